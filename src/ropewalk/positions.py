@@ -1,0 +1,177 @@
+"""Where each token sits, as integers. Nothing in ropewalk reads a position off a length, an offset or a tensor's index.
+
+Three integers for each token, because three questions are asked of it: encodings read `index`, causality and windows
+read `order`, visibility reads `segment`. Image tokens may share an index and still have an order; packed documents may
+share both and are kept apart by their segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+PAD = -1
+"""The segment of a place without a token."""
+
+FARTHEST = 2**40
+"""No index reaches it: the bound of the exactness promise, and the `limit` of positions that declare none."""
+
+
+class Positions(NamedTuple):
+    """The tokens of a batch and where they are. `limit` is a host integer that no index reaches: fixed for a run or a
+    generation, never per step, so that what depends on it (dynamic scalings, learned tables) never changes mid-way."""
+
+    index: Tensor  # (B, L) int64, or (B, L, A) on A axes: what encodings read
+    order: Tensor  # (B, L) int64: reading order, what causality and windows read
+    segment: Tensor  # (B, L) int64: document number, PAD where there is no token
+    limit: int
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.order.shape
+
+    @property
+    def axes(self) -> int | None:
+        return self.index.shape[2] if self.index.ndim == 3 else None
+
+    def take(self, where: Tensor | slice) -> Positions:
+        """The tokens at these places of the sequence, for every row: a shard, a chunk, a shuffle."""
+        return Positions(self.index[:, where], self.order[:, where], self.segment[:, where], self.limit)
+
+    def rows(self, where: Tensor | slice) -> Positions:
+        return Positions(self.index[where], self.order[where], self.segment[where], self.limit)
+
+    def join(self, other: Positions) -> Positions:
+        """Both, one after the other: cached keys and new ones."""
+        if self.limit != other.limit:
+            raise ValueError(
+                f"positions with limits {self.limit} and {other.limit} cannot be joined: one generation, one limit"
+            )
+        pairs = zip(self[:3], other[:3], strict=True)
+        index, order, segment = (torch.cat(pair, dim=1) for pair in pairs)
+        return Positions(index, order, segment, self.limit)
+
+    def expanded(self, batch: int) -> Positions:
+        """The same for every row, where one row's positions stand for all."""
+        index, order, segment = (part.expand(batch, *part.shape[1:]) for part in self[:3])
+        return Positions(index, order, segment, self.limit)
+
+    def to(self, device: torch.device | str) -> Positions:
+        return Positions(self.index.to(device), self.order.to(device), self.segment.to(device), self.limit)
+
+
+def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
+    """Positions from bare integers of shape (L), (B, L) or (B, L, A), read in that order as one document."""
+    if isinstance(index, Positions):
+        if limit is not None and limit != index.limit:
+            raise ValueError(f"these positions already have limit {index.limit}; {limit} was given beside them")
+        return index
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise ValueError(f"positions are integers, got {index.dtype}; a float cannot hold every position past 2**24")
+    if index.ndim not in (1, 2, 3):
+        raise ValueError(f"positions have shape (L), (B, L) or (B, L, axes), got {tuple(index.shape)}")
+    index = index.long()
+    if index.ndim == 1:
+        index = index[None]
+    # On several axes the numbers are places in space; the reading order is the order they are given in.
+    order = index if index.ndim == 2 else torch.arange(index.shape[1], device=index.device).expand(index.shape[:2])
+    return Positions(index, order, torch.zeros_like(order), check_limit(FARTHEST if limit is None else limit))
+
+
+def plain(
+    length: int, *, batch: int = 1, start: int = 0, limit: int | None = None, device: torch.device | str | None = None
+) -> Positions:
+    """`length` tokens from position `start`, the same in every row."""
+    index = torch.arange(start, start + length, device=device).expand(batch, length)
+    return Positions(index, index, torch.zeros_like(index), check_limit(limit or start + length, start + length))
+
+
+def padded(
+    lengths: Sequence[int],
+    *,
+    side: Literal["left", "right"] = "right",
+    width: int | None = None,
+    limit: int | None = None,
+    device: torch.device | str | None = None,
+) -> Positions:
+    """One text a row, of these lengths, filled up to `width` on one side. Every text starts at position 0."""
+    if side not in ("left", "right"):
+        raise ValueError(f"side is 'left' or 'right', got {side!r}")
+    longest = max(lengths, default=0)
+    width = longest if width is None else width
+    if width < longest:
+        raise ValueError(f"a text of {longest} tokens does not fit a row of {width}; raise width or cut the text")
+    count = torch.tensor(lengths, device=device)[:, None]  # (B, 1)
+    index = torch.arange(width, device=device)[None] - (width - count if side == "left" else 0)
+    segment = torch.where((index >= 0) & (index < count), 0, PAD)
+    index = torch.where(segment == PAD, 0, index)
+    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+
+
+def packed(
+    documents: Sequence[Sequence[int]],
+    *,
+    width: int | None = None,
+    limit: int | None = None,
+    device: torch.device | str | None = None,
+) -> Positions:
+    """Several documents a row, by their lengths, one after the other; each starts at 0 and sees only itself."""
+    used = [sum(row) for row in documents]
+    width = max(used, default=0) if width is None else width
+    if max(used, default=0) > width:
+        raise ValueError(f"documents of {max(used)} tokens do not fit a row of {width}; raise width or move one")
+    index = torch.zeros(len(documents), width, dtype=torch.int64)
+    segment = torch.full_like(index, PAD)
+    for b, row in enumerate(documents):
+        start = 0
+        for number, length in enumerate(row):
+            index[b, start : start + length] = torch.arange(length)
+            segment[b, start : start + length] = number
+            start += length
+    longest = max((length for row in documents for length in row), default=0)
+    index, segment = index.to(device), segment.to(device)
+    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+
+
+def grid(*shape: int, batch: int = 1, limit: int | None = None, device: torch.device | str | None = None) -> Positions:
+    """The cells of a grid (height, width, ...) in row-major order, one axis for each side."""
+    index = torch.cartesian_prod(*(torch.arange(side, device=device) for side in shape)).view(-1, len(shape))
+    order = torch.arange(len(index), device=device).expand(batch, -1)
+    limit = check_limit(limit or max(shape), max(shape))
+    return Positions(index.expand(batch, *index.shape), order, torch.zeros_like(order), limit)
+
+
+def interleaved(
+    parts: Sequence[int | tuple[int, ...]],
+    *,
+    axes: int = 3,
+    limit: int | None = None,
+    device: torch.device | str | None = None,
+) -> Positions:
+    """One row of text and grids (M-RoPE): an int is that many text tokens, a tuple the grid (time, height, width).
+
+    Text advances all axes together; a grid starts where the text stopped, and the text after it continues past the
+    grid's largest index (arXiv:2409.12191, section 2.1).
+    """
+    pieces, start = [], 0
+    for part in parts:
+        if isinstance(part, int):
+            piece = torch.arange(part)[:, None].expand(part, axes)
+        else:
+            if len(part) != axes:
+                raise ValueError(f"the grid {part} has {len(part)} sides, the positions have {axes} axes")
+            piece = grid(*part).index[0]
+        pieces.append(piece + start)
+        start = int(pieces[-1].max()) + 1 if len(piece) else start
+    index = torch.cat(pieces).to(device)[None]
+    order = torch.arange(index.shape[1], device=device)[None]
+    return Positions(index, order, torch.zeros_like(order), check_limit(limit or start, start))
+
+
+def check_limit(limit: int, needed: int = 0) -> int:
+    if not needed <= limit <= FARTHEST:
+        raise ValueError(f"limit {limit} must lie between {needed}, past the last position here, and 2**40")
+    return int(limit)

@@ -1,0 +1,92 @@
+"""Positions built from lengths, documents and grids: the numbers themselves."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ropewalk import positions
+from ropewalk.positions import FARTHEST, PAD
+
+
+def test_plain() -> None:
+    at = positions.plain(4, batch=2, start=10)
+    assert at.index.tolist() == [[10, 11, 12, 13]] * 2
+    assert at.order.tolist() == at.index.tolist()
+    assert at.segment.tolist() == [[0] * 4] * 2
+    assert at.limit == 14
+    assert at.shape == (2, 4)
+
+
+def test_padded_on_either_side() -> None:
+    left, right = positions.padded([1, 3], side="left", width=4), positions.padded([1, 3], side="right", width=4)
+    assert left.segment.tolist() == [[PAD, PAD, PAD, 0], [PAD, 0, 0, 0]]
+    assert left.index.tolist() == [[0, 0, 0, 0], [0, 0, 1, 2]]
+    assert right.segment.tolist() == [[0, PAD, PAD, PAD], [0, 0, 0, PAD]]
+    assert right.index.tolist() == [[0, 0, 0, 0], [0, 1, 2, 0]]
+    assert left.limit == right.limit == 3
+
+
+def test_packed() -> None:
+    at = positions.packed([[2, 3], [4]], width=6)
+    assert at.index.tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 3, 0, 0]]
+    assert at.segment.tolist() == [[0, 0, 1, 1, 1, PAD], [0, 0, 0, 0, PAD, PAD]]
+    assert at.limit == 4
+
+
+def test_grid_is_row_major() -> None:
+    at = positions.grid(2, 3)
+    assert at.index.tolist() == [[[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]]
+    assert at.order.tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert at.axes == 2
+    assert at.limit == 3
+
+
+def test_interleaved_text_and_images_by_hand() -> None:
+    """Two words, an image of 1 x 2 x 3, one word: the worked example of M-RoPE's rule."""
+    at = positions.interleaved([2, (1, 2, 3), 1])
+    want = [[0, 0, 0], [1, 1, 1], [2, 2, 2], [2, 2, 3], [2, 2, 4], [2, 3, 2], [2, 3, 3], [2, 3, 4], [5, 5, 5]]
+    assert at.index.tolist() == [want]
+    assert at.order.tolist() == [list(range(9))]
+    assert at.limit == 6
+
+
+def test_bare_integers_of_any_shape() -> None:
+    index = torch.tensor([5, 7], dtype=torch.int32)
+    for shape in (index, index[None]):
+        at = positions.of(shape)
+        assert at.index.tolist() == [[5, 7]]
+        assert at.index.dtype == torch.int64
+        assert at.limit == FARTHEST
+    space = positions.of(torch.zeros(1, 3, 2, dtype=torch.int64), limit=4)
+    assert space.order.tolist() == [[0, 1, 2]]
+
+
+def test_take_rows_and_join() -> None:
+    at = positions.packed([[2, 3], [5]])
+    shuffled = at.take(torch.tensor([4, 0]))
+    assert shuffled.index.tolist() == [[2, 0], [4, 0]]
+    assert shuffled.segment.tolist() == [[1, 0], [0, 0]]
+    joined = at.take(slice(0, 2)).join(at.take(slice(2, 5)))
+    assert all(torch.equal(a, b) for a, b in zip(joined[:3], at[:3], strict=True))
+    assert at.rows(slice(1, 2)).index.tolist() == [[0, 1, 2, 3, 4]]
+    with pytest.raises(ValueError, match="one generation, one limit"):
+        at.join(positions.plain(5, batch=2, limit=99))
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: positions.of(torch.zeros(3)), "positions are integers, got torch.float32"),
+        (lambda: positions.of(torch.zeros(1, 2, 3, 4, dtype=torch.int64)), "shape"),
+        (lambda: positions.plain(10, limit=5), "limit 5 must lie between 10"),
+        (lambda: positions.plain(10, limit=2**41), "2\\*\\*40"),
+        (lambda: positions.padded([5], width=3), "a text of 5 tokens does not fit a row of 3"),
+        (lambda: positions.padded([5], side="top"), "'left' or 'right', got 'top'"),
+        (lambda: positions.packed([[3, 4]], width=6), "documents of 7 tokens do not fit a row of 6"),
+        (lambda: positions.interleaved([(2, 2)]), "has 2 sides, the positions have 3 axes"),
+    ],
+)
+def test_errors_say_the_value_and_the_limit(build, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        build()
