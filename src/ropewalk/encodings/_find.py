@@ -1,0 +1,88 @@
+"""Finds encodings: the file name is the kind, and a dotted kind is a module outside the package."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, TypeGuard
+
+from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny
+from pydantic_core import CoreSchema
+
+from ropewalk.encodings.base import Encoding
+
+
+def names() -> tuple[str, ...]:
+    """The kinds this package has, sorted."""
+    found = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    return tuple(sorted(name for name in found if not name.startswith("_") and name != "base"))
+
+
+def find(kind: str) -> type[Encoding]:
+    """The class of a kind: `alibi` is ropewalk/encodings/alibi.py, `my_pkg.cable` is the module my_pkg.cable."""
+    if "." in kind and not all(part.isidentifier() for part in kind.split(".")):
+        raise ValueError(f"the kind {kind!r} is no module's name; outside the package it reads my_pkg.module")
+    if "." not in kind and kind not in names():
+        near = get_close_matches(kind, names(), n=1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise ValueError(f"no encoding of kind {kind!r}. {hint}There are {', '.join(names())}; outside: my_pkg.module")
+    try:
+        module = importlib.import_module(kind if "." in kind else f"ropewalk.encodings.{kind}")
+    except ModuleNotFoundError as error:
+        if error.name is None or not kind.startswith(error.name):
+            raise  # the module is there; something it imports is not
+        raise ValueError(f"the kind {kind!r} is no importable module: {error}") from error
+    own = [found for _, found in inspect.getmembers(module, _is_encoding) if found.__module__ == module.__name__]
+    if len(own) != 1:
+        raise ValueError(f"{module.__name__} must define exactly one Encoding, it defines {len(own)}")
+    declared = own[0].Config.model_fields["kind"].default
+    if declared != kind:
+        raise ValueError(f"{own[0].__name__}.Config.kind is {declared!r}; it must be {kind!r}, the module's name")
+    return own[0]
+
+
+def _is_encoding(found: object) -> TypeGuard[type[Encoding]]:
+    return inspect.isclass(found) and issubclass(found, Encoding) and not found.__name__.startswith("_")
+
+
+def parse(value: Any) -> Encoding.Config:
+    """A config from what a person writes: `alibi`, `{kind: rope, base: 500000}`, or a config object."""
+    if isinstance(value, Encoding.Config):
+        return value
+    if value is None:
+        raise ValueError("an encoding is missing; write none for a layer without positions")
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+        raise ValueError(f"an encoding is a kind or a mapping with `kind:`, got {value!r}; kinds: {', '.join(names())}")
+    return find(value["kind"]).Config.model_validate(value)
+
+
+def build(
+    config: Encoding.Config | str | dict[str, Any],
+    *,
+    width: int | None = None,
+    heads: int | None = None,
+    head_width: int | None = None,
+) -> Encoding:
+    """The encoding a config describes, for a model of these sizes."""
+    parsed = parse(config)
+    return find(parsed.kind)(parsed, width=width, heads=heads, head_width=head_width)
+
+
+class _Kinds:
+    """The JSON Schema of an encoding, for editors: a name, or the settings of a kind. Read off the files when asked, so
+    a new one needs no edit here; kinds of other packages are known by their dot."""
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        outside = {"type": "string", "pattern": r"\."}
+        shapes = [handler(find(name).Config.__pydantic_core_schema__) for name in names()]
+        foreign = {"type": "object", "properties": {"kind": outside}, "required": ["kind"]}
+        return {"anyOf": [{"type": "string", "enum": list(names())}, outside, *shapes, foreign]}
+
+
+AnyEncoding = Annotated[SerializeAsAny[Encoding.Config], PlainValidator(parse), _Kinds()]
+"""The type of a config field that holds any encoding."""

@@ -1,0 +1,163 @@
+"""Applies a rotation: each pair of features turns by the angle of its position (RoPE, arXiv:2104.09864).
+
+    (a, b) -> (a cos - b sin, b cos + a sin)        x: [x0 x1 x2 x3]   half: (x0 x2)(x1 x3)   pairs: (x0 x1)(x2 x3)
+
+Where we differ: products and sums are float32 whatever x is, each rounded for itself, and the result is rounded once.
+Three ways give the same bits: `plain` is the formula, for whatever traces it or differentiates it in another way;
+`eager` works in place, a tile at a time; `_rotation_kernel`, the default for large tensors, is one pass over memory.
+One exception: eager pairs are torch's complex product, whose last bit may differ where a run ends inside a vector.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from ropewalk.encodings._rotation_kernel import compiled, fits
+
+Layout = Literal["half", "pairs"]
+
+COMPILE_FROM = 2**19  # elements of x; below, a call gains under 0.3 ms and compiling takes seconds
+TILE = 2**17  # elements of x whose float32 temporaries stay in a core's own cache
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """x (B, H, L, K), its first R features turned, contiguous; cos and sin (B or 1, 1, L or 1, R/2)."""
+    B, _, L, K = x.shape
+    if layout not in ("half", "pairs"):
+        raise ValueError(f"layout={layout!r}: choose half or pairs")
+    if cos.shape != sin.shape or cos.dim() != 4 or cos.shape[1] != 1 or 2 * cos.shape[-1] > K:
+        raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be (B or 1, 1, L, R/2), R <= {K}")
+    if cos.shape[0] not in (1, B) or cos.shape[2] not in (1, L):
+        raise ValueError(f"cos {tuple(cos.shape)} does not fit x {tuple(x.shape)}: one row for each of {L} positions")
+    if cos.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"cos and sin are {cos.dtype}, which loses the angle: keep the tables in float32")
+    work = torch.promote_types(x.dtype, cos.dtype)
+    cos, sin = cos.to(work), sin.to(work)
+    if _watched(x) or cos.requires_grad or sin.requires_grad:
+        return plain(x, cos, sin, layout)
+    if x.requires_grad and torch.is_grad_enabled():
+        return _Rotation.apply(x, cos, sin, layout)
+    return _turn(x, cos, sin, layout)
+
+
+def backend() -> str:
+    """How large tensors are rotated: "compiled", until that has failed, or "eager: " and why."""
+    reason = "ROPEWALK_COMPILE=0" if os.environ.get("ROPEWALK_COMPILE") == "0" else _FAILURE
+    return "compiled" if reason is None else f"eager: {reason}"
+
+
+def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    pairs = cos.shape[-1]
+    split, axis = ((2, pairs), -2) if layout == "half" else ((pairs, 2), -1)
+    a, b = x[..., : 2 * pairs].unflatten(-1, split).to(cos.dtype).unbind(axis)
+    # Rounded before they are joined: Inductor cannot vectorise a float32 join that is rounded afterwards.
+    turned = (a * cos - b * sin).to(x.dtype), (b * cos + a * sin).to(x.dtype)
+    joined = torch.stack(turned, axis).flatten(-2)
+    return (torch.cat((joined, x[..., 2 * pairs :]), -1) if x.shape[-1] > 2 * pairs else joined).contiguous()
+
+
+class _Rotation(torch.autograd.Function):
+    """The gradient of a rotation is the rotation back: the same kernel with -sin, and nothing of x to keep."""
+
+    @staticmethod
+    def forward(*given: Any, **_: Any) -> Tensor:
+        return _turn(*given)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _, cos, sin, ctx.layout = inputs
+        ctx.save_for_backward(cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None, None]:
+        (gradient,), (cos, sin) = gradients, ctx.saved_tensors
+        return rotate(gradient, cos, -sin, ctx.layout), None, None, None
+
+
+def _watched(x: Tensor) -> bool:
+    """Whether something follows the operators one by one: a compiler, a mode, a transform, a subclass of Tensor."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or type(x) not in (Tensor, torch.nn.Parameter)
+        or x.is_meta
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
+    )
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    if layout == "pairs" and not _whole_pairs(x):
+        x = x.contiguous()
+        if x.shape[-1] % 2:
+            return plain(x, cos, sin, layout)
+    if x.numel() < COMPILE_FROM or not fits(x, cos, layout) or backend() != "compiled":
+        return eager(x, cos, sin, layout)
+    try:
+        return compiled(x, cos, sin, layout, plain)
+    except Exception as error:
+        global _FAILURE
+        _FAILURE = (str(error).strip() or type(error).__name__).splitlines()[0]
+        warnings.warn(
+            f"rotations run in eager mode, 2 to 4 times slower, because torch.compile failed: {_FAILURE} "
+            "(ROPEWALK_COMPILE=0 asks for eager mode and silences this)",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        return eager(x, cos, sin, layout)
+
+
+def _whole_pairs(x: Tensor) -> bool:
+    """Whether two neighbouring features can be seen as one complex number, or one integer of twice the size."""
+    return x.stride(-1) == 1 and not any(step % 2 for step in (*x.stride()[:-1], x.storage_offset()))
+
+
+def eager(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
+    """On a CPU in tiles of positions: step by step over a whole tensor, all in main memory, takes twice as long."""
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    L, R = x.shape[2], 2 * cos.shape[-1]
+    if R < x.shape[-1]:
+        out[..., R:] = x[..., R:]
+    turn, tables = (_turn_half, (cos, sin)) if layout == "half" else (_turn_pairs, (torch.complex(cos, sin),))
+    parts = (x[..., :R], out[..., :R], *tables)
+    tile = TILE * torch.get_num_threads()
+    if not x.is_cpu or x.numel() <= tile or (layout == "pairs" and x.dtype == cos.dtype):
+        turn(*parts)
+    else:
+        rows = max(1, tile * L // x.numel())
+        for rows_of in zip(*(part.expand(-1, -1, L, -1).split(rows, 2) for part in parts), strict=True):
+            turn(*rows_of)
+    return out
+
+
+def _turn_half(x: Tensor, out: Tensor, cos: Tensor, sin: Tensor) -> None:
+    (a, b), (first, second) = (part.to(cos.dtype) for part in x.chunk(2, -1)), out.chunk(2, -1)
+    # Not addcmul_, which fuses the product into the sum: the bits would differ from the compiled kernel's.
+    other = b * sin
+    if out.dtype == cos.dtype:
+        torch.mul(a, cos, out=first).sub_(other)
+        torch.mul(a, sin, out=other)
+        torch.mul(b, cos, out=second).add_(other)
+    else:
+        first.copy_((a * cos).sub_(other))
+        torch.mul(a, sin, out=other)
+        second.copy_(b.mul_(cos).add_(other))
+
+
+def _turn_pairs(x: Tensor, out: Tensor, table: Tensor) -> None:
+    wide = x.to(table.real.dtype)
+    turned = out if wide is x else wide
+    source, target = (torch.view_as_complex(t.unflatten(-1, (-1, 2))) for t in (wide, turned))
+    torch.mul(source, table, out=target)
+    if turned is not out:
+        out.copy_(turned)
+
+
+_FAILURE: str | None = None

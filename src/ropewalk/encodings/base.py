@@ -1,0 +1,206 @@
+"""What every encoding is: a function of integer positions, at up to three sites of a Transformer.
+
+    embed   changes the token vectors          X' = f(X, p)
+    rotate  changes queries and keys           q' = f(q, p),  k' = f(k, p)
+    bias    is added to one attention score    q.k + b(head, p_q, p_k)
+
+An encoding owns no buffers and keeps no state. What is learned is a parameter; all else is computed from its frozen
+config and the positions of the pass, once, by `forward`, and thrown away with the pass.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.plan import LayerPlan
+from ropewalk.positions import Positions, of
+from ropewalk.settings import Settings
+
+Table = Any
+"""Whatever one encoding computes once a pass: tensors, tuples of them, or None."""
+
+Role = Literal["query", "key"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What an encoding says of itself. The tests prove each claim of each encoding."""
+
+    shift_invariant: bool = False
+    """Scores depend on index differences only."""
+    keeps_norm: bool = True
+    """`rotate` changes no vector's length."""
+    bidirectional: bool = True
+    """Also defined for keys after the query."""
+    pointwise: bool = True
+    """`bias` may run inside a fused kernel's score function."""
+    needs_limit: bool = False
+    """What it computes depends on the positions' limit."""
+    longest: int | None = None
+    """Positions it can represent; None: any."""
+
+
+class Encoding(nn.Module):
+    """Tells tokens where they are. A subclass overrides the sites it uses."""
+
+    class Config(Settings):
+        kind: str
+
+    claims: Claims = Claims()
+    site_names: ClassVar[tuple[str, ...]] = ("embed", "rotate", "bias")
+
+    def __init__(
+        self,
+        config: Config | None = None,
+        *,
+        width: int | None = None,
+        heads: int | None = None,
+        head_width: int | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        if config is not None and settings:
+            raise ValueError(f"{type(self).__name__} takes a config or its settings ({', '.join(settings)}), not both")
+        self.config = type(self).Config(**settings) if config is None else config
+        self._dims = {"width": width, "heads": heads, "head_width": head_width}
+
+    @property
+    def width(self) -> int:
+        """D, the model's width."""
+        return self._dim("width")
+
+    @property
+    def heads(self) -> int:
+        """H, query heads in the whole model, not on this rank."""
+        return self._dim("heads")
+
+    @property
+    def head_width(self) -> int:
+        """K."""
+        return self._dim("head_width")
+
+    def _dim(self, name: str) -> int:
+        value = self._dims[name]
+        if value is None:
+            raise ValueError(f"{type(self).__name__} needs {name}: {type(self).__name__}({name}=...)")
+        return value
+
+    @property
+    def token_width(self) -> int:
+        """How wide token vectors are before `embed`: the model's width, unless positions take a share of it."""
+        return self.width
+
+    @property
+    def logit_gain(self) -> float:
+        """What attention multiplies every score by, apart from its own scale."""
+        return 1.0
+
+    @property
+    def sites(self) -> frozenset[str]:
+        """Which of embed, rotate and bias it really uses: read off the class, so it cannot drift from the code."""
+        return frozenset(name for name in self.site_names if getattr(type(self), name) is not getattr(Encoding, name))
+
+    def reset_parameters(self) -> None:
+        """Fills the parameters, if any; there are no buffers to refill."""
+
+    def at(self, q: Tensor | Positions, k: Tensor | Positions | None = None, *, limit: int | None = None) -> Signal:
+        """This encoding at one pass's positions. `k`: the keys' own, when they are not the queries'."""
+        queries = of(q, limit)
+        keys = queries if k is None else of(k, limit)
+        if self.claims.needs_limit and queries.limit != keys.limit:
+            raise ValueError(
+                f"{self.config.kind} depends on the positions' limit: queries have {queries.limit}, keys {keys.limit}; "
+                "give both the same limit"
+            )
+        table = self(queries)
+        return Signal(self, queries, keys, table, table if keys is queries else self(keys))
+
+    def forward(self, at: Positions) -> Table:
+        """Once a pass, shared by every layer of this kind. It is `forward` so that FSDP's hooks fire."""
+        self.check(at)
+        return None
+
+    def check(self, at: Positions, axes: int | None = None) -> None:
+        """Refuses, on the host and before any kernel, positions this encoding cannot represent."""
+        if at.axes != axes:
+            want = "one axis" if axes is None else f"{axes} axes"
+            raise ValueError(f"{self.config.kind} reads {want}, the positions have shape {tuple(at.index.shape)}")
+        longest = self.claims.longest
+        if longest is not None and at.limit > longest:
+            raise ValueError(
+                f"position {at.limit - 1:,} may come (limit {at.limit:,}) and the {self.config.kind} table ends at "
+                f"{longest:,} positions; pass positions with limit={longest} or less, shorten the input, "
+                "or use an encoding without a table (rope, alibi, ...)"
+            )
+
+    def embed(self, x: Tensor, table: Table) -> Tensor:  # x (B, L, D)
+        return x
+
+    def rotate(self, x: Tensor, table: Table, role: Role) -> Tensor:  # x (B, H, L, K)
+        return x
+
+    def bias(self, table: Table, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
+        """Added to one score. Pointwise: the three arguments broadcast against each other. `head` is the number in the
+        whole model, of shape () or (H, 1, 1)."""
+        raise NotImplementedError(f"{self.config.kind} has no bias")
+
+    def move(self, k: Tensor, delta: Tensor) -> Tensor:  # k (B, G, S, K), delta (B, S)
+        """Cached keys to positions `delta` further on. A bias reads positions afresh, so its keys stay as they are."""
+        if "embed" in self.sites:
+            raise ValueError(
+                f"{self.config.kind} is inside the token vectors, so cached keys cannot be moved to other positions; "
+                "recompute them, or use an encoding of rotate or bias (rope, alibi, ...)"
+            )
+        return k
+
+    def layer_plan(self, window: int | None = None) -> LayerPlan:
+        """What this encoding resolves to, for the plan of a model."""
+        return LayerPlan(kind=self.config.kind, settings=canonical(self.config, self._dims), window=window)
+
+    def extra_repr(self) -> str:
+        given = [f"{k}={v!r}" for k, v in self.config if k != "kind" and v is not None]
+        return ", ".join(given + [f"{k}={v}" for k, v in self._dims.items() if v is not None])
+
+
+class Signal:
+    """One encoding at one pass's positions: what a block receives.
+
+    A plain class on purpose: FSDP2 casts the floats it finds in any tuple, dict or dataclass argument to bfloat16.
+    """
+
+    __slots__ = ("encoding", "k", "k_table", "q", "q_table")
+
+    def __init__(self, encoding: Encoding, q: Positions, k: Positions, q_table: Table, k_table: Table) -> None:
+        self.encoding, self.q, self.k, self.q_table, self.k_table = encoding, q, k, q_table, k_table
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.encoding.embed(x, self.q_table)
+
+    def rotate(self, x: Tensor, role: Role) -> Tensor:
+        if role not in ("query", "key"):
+            raise ValueError(f"role is 'query' or 'key', got {role!r}")
+        return self.encoding.rotate(x, self.q_table if role == "query" else self.k_table, role)
+
+    def bias(self, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
+        return self.encoding.bias(self.q_table, head, q_index, k_index)
+
+    def against(self, keys: Positions) -> Signal:
+        """The same queries against other keys, already rotated: cached ones, or those gathered from other ranks."""
+        return Signal(self.encoding, self.q, keys, self.q_table, None)
+
+    def __repr__(self) -> str:
+        return f"Signal({self.encoding.config.kind}, queries {tuple(self.q.shape)}, keys {tuple(self.k.shape)})"
+
+
+def canonical(config: Settings, dims: dict[str, int | None]) -> str:
+    return json.dumps({**config.model_dump(mode="json"), **dims}, sort_keys=True)
+
+
+def distance(q_index: Tensor, k_index: Tensor) -> Tensor:
+    """|i - j| as float32, taken from the integers: exact up to 2**24, within half an ulp beyond."""
+    return (q_index - k_index).abs().to(torch.float32)

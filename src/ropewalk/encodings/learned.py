@@ -1,0 +1,46 @@
+"""Learned absolute: one trained vector for each position (BERT, GPT-2).
+
+    x'_t = x_t + P[t + first_row]        arXiv:1810.04805, section 3
+
+It knows no position past its last row: such positions raise, they do not wrap and do not read foreign memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ropewalk.encodings._absolute import Absolute
+from ropewalk.encodings.base import Claims
+from ropewalk.positions import Positions
+
+
+class Learned(Absolute):
+    class Config(Absolute.Config):
+        kind: Literal["learned"] = "learned"
+        longest: int = Field(gt=0)
+        """Positions in the table."""
+        first_row: int = Field(default=0, ge=0)
+        """Row of position 0: RoBERTa, OPT and MPNet keep two rows for other uses."""
+        std: float = Field(default=0.02, gt=0)
+        """Spread of the initial values."""
+
+    config: Config
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.claims = Claims(longest=self.config.longest)
+        self.weight = nn.Parameter(torch.empty(self.config.longest + self.config.first_row, self.position_width))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.normal_(self.weight, std=self.config.std)
+
+    def forward(self, at: Positions) -> Tensor:  # (B, L, P)
+        self.check(at)
+        # Out of range rows, the negative ones included, raise in `embedding`; they never wrap.
+        return F.embedding(at.index + self.config.first_row, self.weight)

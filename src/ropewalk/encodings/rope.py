@@ -1,0 +1,151 @@
+"""RoPE: queries and keys are rotated by angles proportional to their positions (Su et al., 2021).
+
+    (a_i, b_i) -> (a_i cos p w_i - b_i sin p w_i,  b_i cos p w_i + a_i sin p w_i),   w_i = base^(-2i/R)
+                                                                                arXiv:2104.09864, section 3.2
+so that q_m . k_n depends on m - n alone. What a checkpoint fixes, and what configs often fail to say:
+
+    layout        x: [x0 x1 x2 x3]   pairs: (x0 x1)(x2 x3), the paper's;   half: (x0 x2)(x1 x3), Llama's in transformers
+    rotary_width  R: only the first R features turn, and the exponent's denominator is R (GPT-NeoX, Phi, GLM)
+    scaling       which frequencies, and the gains on cos and sin and on the scores (see ropewalk.scaling)
+    sections      several axes: which frequencies turn by which axis (M-RoPE; images)
+    arithmetic    exact: the real numbers; float32: bit for bit what the training framework computed, taken as exact
+
+Plain RoPE does not extrapolate: past the trained length its slow pairs meet angles they never saw.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from ropewalk.encodings._rotation import rotate
+from ropewalk.encodings.base import Claims, Encoding, Role
+from ropewalk.phase import cos_sin, phase
+from ropewalk.plan import LayerPlan, rope_layer
+from ropewalk.positions import FARTHEST, Positions
+from ropewalk.scaling import AnyScaling
+
+Arrangement = Literal["blocks", "interleaved", "axial"]
+
+
+class RoPE(Encoding):
+    class Config(Encoding.Config):
+        kind: Literal["rope"] = "rope"
+        base: float = Field(default=10_000.0, gt=1, le=1e12)
+        layout: Literal["half", "pairs"] = "half"
+        rotary_width: int | None = Field(default=None, gt=0, multiple_of=2)
+        """R, features of each head that turn; all of them unless given."""
+        scaling: AnyScaling | None = None
+        sections: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+        """Frequencies that turn by each axis; None: one axis turns them all."""
+        arrangement: Arrangement = "blocks"
+        """blocks: sections one after the other on one ladder of frequencies; interleaved: axes take turns (Qwen3-VL);
+        axial: blocks, each with a ladder of its own (2-D images)."""
+        arithmetic: Literal["exact", "float32"] = "exact"
+        precision: Literal["float32", "float64"] = "float32"
+        """Of the cos and sin tables."""
+
+        @model_validator(mode="after")
+        def _arrangement_needs_sections(self) -> Self:
+            if self.arrangement != "blocks" and self.sections is None:
+                raise ValueError(f"arrangement={self.arrangement} orders sections: give sections, one number an axis")
+            if self.arrangement == "interleaved" and len(self.sections or ()) != 3:
+                raise ValueError(f"arrangement=interleaved is defined on three axes, sections={self.sections}")
+            return self
+
+    config: Config
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.rotary_width > self.head_width or self.rotary_width % 2:
+            raise ValueError(f"rotary_width={self.rotary_width} must be even and at most head_width={self.head_width}")
+        self._axis_of = _axis_of(self.config, self.rotary_width // 2)
+        # A length-dependent scaling has no frequencies before it knows the limit; all others are settled here, once.
+        plan = self.layer_plan()
+        self._settled = plan if plan.resolved else None
+        self.claims = Claims(shift_invariant=True, keeps_norm=plan.rotary_gain == 1, needs_limit=not plan.resolved)
+
+    @property
+    def rotary_width(self) -> int:
+        return self.head_width if self.config.rotary_width is None else self.config.rotary_width
+
+    @property
+    def logit_gain(self) -> float:
+        """What attention multiplies every score by."""
+        return 1.0 if self.config.scaling is None else self.config.scaling.logit_gain
+
+    def layer_plan(self, window: int | None = None) -> LayerPlan:
+        config = self.config
+        return rope_layer(
+            config.base,
+            self.rotary_width,
+            config.scaling,
+            config.arithmetic,
+            layout=config.layout,
+            head_width=self.head_width,
+            ladders=tuple(2 * count for count in config.sections or ()) if config.arrangement == "axial" else (),
+            window=window,
+            settings=json.dumps({"sections": config.sections, "arrangement": config.arrangement}),
+        )
+
+    @torch.compiler.assume_constant_result
+    def resolved(self, limit: int) -> tuple[tuple[int, ...], float]:
+        """The turns and the rotary gain for positions below this limit: plain numbers, so a compiler bakes them in."""
+        plan = self._settled or self._at(limit)
+        return plan.turns, plan.rotary_gain
+
+    def _at(self, limit: int) -> LayerPlan:
+        if limit == FARTHEST:
+            raise ValueError(
+                f"{self.config.scaling!r} depends on the length: pass positions that declare it, at(..., limit=N)"
+            )
+        return self.layer_plan().for_length(limit)
+
+    def phases(self, at: Positions) -> Tensor:
+        """(B, L, R/2) int64: the exact phase of every pair."""
+        self.check(at, None if self.config.sections is None else len(self.config.sections))
+        turns, _ = self.resolved(at.limit)
+        if self._axis_of is None:
+            return phase(at.index, turns)
+        index = at.index[..., torch.tensor(self._axis_of, device=at.index.device)]
+        return index * torch.tensor(turns, dtype=torch.int64, device=index.device)
+
+    def forward(self, at: Positions) -> tuple[Tensor, Tensor]:  # cos, sin (B, 1, L, R/2), the gain folded in
+        cos, sin = cos_sin(self.phases(at)[:, None], getattr(torch, self.config.precision))
+        _, gain = self.resolved(at.limit)
+        return (cos, sin) if gain == 1 else (cos * gain, sin * gain)
+
+    def rotate(self, x: Tensor, table: tuple[Tensor, Tensor], role: Role) -> Tensor:
+        return rotate(x, *table, self.config.layout)
+
+    def move(self, k: Tensor, delta: Tensor) -> Tensor:
+        """The keys carry their gain already, so moving is a pure rotation, by exactly the angle of `delta`."""
+        if self.claims.needs_limit:
+            raise ValueError(
+                "keys rotated under a length-dependent scaling cannot be moved without its limit; "
+                "build the encoding from scaling.for_length(limit)"
+            )
+        turns, _ = self.resolved(FARTHEST)
+        if self._axis_of is not None:
+            raise ValueError("keys on several axes cannot be moved by one number; recompute them")
+        cos, sin = cos_sin(phase(delta, turns)[:, None])
+        return rotate(k, cos, sin, self.config.layout)
+
+
+def _axis_of(config: RoPE.Config, pairs: int) -> list[int] | None:
+    """Which axis turns each frequency."""
+    if config.sections is None:
+        return None
+    if sum(config.sections) != pairs:
+        raise ValueError(
+            f"sections {config.sections} add up to {sum(config.sections)}, the head has {pairs} frequencies"
+        )
+    if config.arrangement != "interleaved":
+        return [axis for axis, count in enumerate(config.sections) for _ in range(count)]
+    _, height, width = config.sections
+    reach = (0, 3 * height, 3 * width)
+    return [i % 3 if i < reach[i % 3] else 0 for i in range(pairs)]

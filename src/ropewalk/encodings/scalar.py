@@ -1,0 +1,41 @@
+"""Scalar: the position as one number, the two first ideas that do not work (from the second article).
+
+    unit     p = t / (limit - 1), a number in [0, 1]: the distance of neighbours changes with the length
+    integer  p = t, the number itself: it grows without bound and drowns the token vector
+
+Kept so that comparisons can show *why* they fail. The number is added to every feature, or set beside them (concat).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ropewalk.encodings._absolute import Absolute
+from ropewalk.encodings.base import Claims
+from ropewalk.positions import FARTHEST, Positions
+
+
+class Scalar(Absolute):
+    class Config(Absolute.Config):
+        kind: Literal["scalar"] = "scalar"
+        form: Literal["unit", "integer"] = "unit"
+
+    config: Config
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.claims = Claims(needs_limit=self.config.form == "unit")
+
+    def forward(self, at: Positions) -> Tensor:  # (B, L, P)
+        self.check(at)
+        value = at.index.to(torch.float64)
+        if self.config.form == "unit":
+            if at.limit == FARTHEST:
+                raise ValueError(
+                    "scalar of form unit divides by the length: pass positions with a limit, at(..., limit=N)"
+                )
+            value = value / max(at.limit - 1, 1)
+        return value.to(torch.float32)[..., None].expand(*value.shape, self.position_width)
