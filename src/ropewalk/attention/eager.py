@@ -1,0 +1,22 @@
+"""The reference: the score written out, every number in float32 or better, all L x S of them at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ropewalk.attention.score import Score, per_query_head, precise
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    H = q.shape[1]
+    wide = precise(q.dtype)
+    k, v = per_query_head(k, H).to(wide), per_query_head(v, H).to(wide)
+    logits = score.finish(q.to(wide) @ k.mT, score.signal.q, score.signal.k).to(wide)  # (B, H, L, S)
+    if score.sink is not None:
+        sink = score.sink.to(wide)[None, :, None, None].expand(*logits.shape[:-1], 1)
+        logits = torch.cat([logits, sink], dim=-1)
+    sees = (logits > -torch.inf).any(dim=-1, keepdim=True)
+    # A row of -inf has no softmax: it is given zeros before, so that neither it nor its gradient is NaN.
+    weights = torch.softmax(torch.where(sees, logits, 0.0), dim=-1) * sees
+    return (weights[..., : k.shape[2]] @ v).to(q.dtype)

@@ -1,0 +1,101 @@
+"""FlexAttention: the score as a function that the compiler fuses into the kernel, for devices where that pays.
+
+The score function looks positions up by index and then speaks of positions only. Blocks that no query can see are
+left out by comparing the smallest and largest order and segment of each block: L x S / 128^2 comparisons, never L x S.
+On CPU there is no backward and, uncompiled, all scores are materialised; choose.py knows both.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
+from torch.utils import _pytree as pytree
+
+from ropewalk.attention.rule import Rule
+from ropewalk.attention.score import Score
+from ropewalk.encodings import Signal
+from ropewalk.positions import PAD, Positions
+
+BLOCK = 128
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool) -> Tensor:
+    signal, H = score.signal, q.shape[1]
+    if not torch.is_grad_enabled():
+        # On CPU it refuses whatever asks for a gradient, even where none is taken.
+        q, k, v, table = pytree.tree_map_only(Tensor, Tensor.detach, (q, k, v, signal.q_table))
+        signal = Signal(signal.encoding, signal.q, signal.k, table, None)
+    B = max(signal.q.shape[0], signal.k.shape[0])
+    q_at, k_at = (positions.expanded(B) for positions in (signal.q, signal.k))
+
+    def score_mod(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        b = b % B  # positions of one row serve every row
+        if score.soft_cap is not None:
+            s = score.soft_cap * torch.tanh(s / score.soft_cap)
+        if score.biased:
+            s = s + signal.bias(h + score.first_head, q_at.index[b, i], k_at.index[b, j])
+        return s
+
+    changed = score.biased or score.soft_cap is not None
+    run = partial(
+        torch.compile(flex_attention, dynamic=False) if compiled else flex_attention,
+        score_mod=score_mod if changed else None,
+        block_mask=block_mask(score.rule, q_at, k_at),
+        scale=score.scale,
+        enable_gqa=H != k.shape[1],
+    )
+    with warnings.catch_warnings():
+        # It warns that uncompiled it materialises the scores; the choice has already said so.
+        warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile.*")
+        if score.sink is None:
+            return run(q, k, v)
+        out, lse = _with_lse(run, q, k, v)
+    # A sink logit takes its share of the softmax: out x e^lse / (e^lse + e^sink).
+    share = torch.sigmoid(lse - score.sink[:, None].to(lse.dtype))
+    return (out * share[..., None]).to(q.dtype)
+
+
+def _with_lse(run: Callable[..., Any], q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    out, aux = run(q, k, v, return_aux=AuxRequest(lse=True))
+    return out, aux.lse
+
+
+def block_mask(rule: Rule, q: Positions, k: Positions) -> BlockMask:
+    """The blocks of 128 x 128 in which some query may see some key; the rule itself decides within them."""
+    B, L = q.shape
+    S = k.shape[1]
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        b = b % B
+        return rule.visible(q.order[b, i], k.order[b, j], q.segment[b, i], k.segment[b, j])
+
+    q_first, q_last, q_low, q_high = (bound[:, :, None] for bound in _bounds(q))
+    k_first, k_last, k_low, k_high = (bound[:, None, :] for bound in _bounds(k))
+    may = (k_low <= q_high) & (q_low <= k_high) & (k_high != PAD) & (q_high != PAD)
+    if rule.causal:
+        may = may & (k_first <= q_last)
+    if rule.window is not None:
+        near = (q_first - k_last < rule.window) & (k_first - q_last < rule.window)
+        may = may & (near | (k_first < rule.keep_first))
+    count = may.sum(-1, dtype=torch.int32)[:, None]  # (B, 1, L / 128)
+    listed = torch.argsort(may.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
+    return BlockMask.from_kv_blocks(count, listed, BLOCK_SIZE=BLOCK, mask_mod=mask_mod, seq_lengths=(L, S))
+
+
+def _bounds(at: Positions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Smallest and largest order, smallest and largest segment of the tokens of each block; padding counts for none."""
+    far = torch.iinfo(torch.int64).max // 4
+    fill = (-at.shape[1]) % BLOCK
+    pad = torch.nn.functional.pad
+    segment = pad(at.segment, (0, fill), value=PAD).unflatten(1, (-1, BLOCK))
+    order = pad(at.order, (0, fill)).unflatten(1, (-1, BLOCK))
+    token = segment != PAD
+    lowest = [torch.where(token, part, far).amin(-1) for part in (order, segment)]
+    highest = [torch.where(token, order, -far).amax(-1), torch.where(token, segment, PAD).amax(-1)]
+    return lowest[0], highest[0], lowest[1], highest[1]

@@ -1,0 +1,50 @@
+"""Who may see whom, decided by positions and never by indices into a tensor.
+
+    visible(q, k) = same segment, not padding
+                    and k.order <= q.order                          when causal; equal order sees both ways
+                    and |q.order - k.order| < W, or k.order < n     when windowed; W counts the token itself
+
+Backends disagree on where a causal triangle is anchored and whether a window of W holds W or W + 1 keys. Here both are
+statements about integers, so every backend, chunk, cache and shard means the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ropewalk.positions import PAD, Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    causal: bool = True
+    window: int | None = None
+    """W, keys seen counting the token itself; on both sides when not causal."""
+    keep_first: int = 0
+    """Keys at the start of each document that stay visible past the window (attention sinks)."""
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window={self.window} must hold at least the token itself: window=1 or more")
+        if self.keep_first < 0 or (self.keep_first and self.window is None):
+            raise ValueError(f"keep_first={self.keep_first} keeps keys past a window: give window, and 0 or more")
+
+    def visible(self, q_order: Tensor, k_order: Tensor, q_segment: Tensor, k_segment: Tensor) -> Tensor:
+        """Pointwise: the arguments broadcast against each other."""
+        seen = (q_segment == k_segment) & (k_segment != PAD)
+        if self.causal:
+            seen = seen & (k_order <= q_order)
+        if self.window is not None:
+            near = (q_order - k_order < self.window) & (k_order - q_order < self.window)
+            if self.keep_first:
+                near = near | (k_order < self.keep_first)
+            seen = seen & near
+        return seen
+
+    def mask(self, q: Positions, k: Positions) -> Tensor:
+        """(B, 1, L, S), True where the query sees the key."""
+        q_order, q_segment = (part[:, None, :, None] for part in (q.order, q.segment))
+        k_order, k_segment = (part[:, None, None, :] for part in (k.order, k.segment))
+        return self.visible(q_order, k_order, q_segment, k_segment)

@@ -1,0 +1,63 @@
+"""One attention score, in one order, on every backend:
+
+    q.k x scale x logit_gain  ->  soft cap  ->  + bias  ->  rule  ->  sink logit  ->  softmax
+
+A query that sees nothing gives 0. Shapes: q (B, H, L, K), k (B, G, S, K), v (B, G, S, V), H a multiple of G.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ropewalk.attention.rule import Rule
+from ropewalk.encodings import Signal
+from ropewalk.positions import Positions
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Score:
+    """Everything of a score besides the queries and keys."""
+
+    signal: Signal
+    rule: Rule
+    scale: float
+    """Already times the encoding's logit_gain."""
+    soft_cap: float | None = None
+    sink: Tensor | None = None
+    """(H,) a learned logit of attending to nothing."""
+    first_head: int = 0
+    """Number in the whole model of this rank's first head."""
+
+    @property
+    def biased(self) -> bool:
+        return "bias" in self.signal.encoding.sites
+
+    def head(self, heads: int, device: torch.device) -> Tensor:  # (H, 1, 1)
+        return torch.arange(self.first_head, self.first_head + heads, device=device)[:, None, None]
+
+    def bias(self, heads: int, q: Positions, k: Positions) -> Tensor:
+        """(B or 1, H, L, S) for these queries and keys, a part of the signal's or all of it."""
+        q_index, k_index = q.index[:, None, :, None], k.index[:, None, None, :]
+        return self.signal.bias(self.head(heads, q.index.device), q_index, k_index)
+
+    def finish(self, products: Tensor, q: Positions, k: Positions) -> Tensor:
+        """From q.k to the logits the softmax takes: -inf where the rule hides the key."""
+        logits = products * self.scale
+        if self.soft_cap is not None:
+            logits = self.soft_cap * torch.tanh(logits / self.soft_cap)
+        if self.biased:
+            logits = logits + self.bias(products.shape[1], q, k)
+        return logits.masked_fill(~self.rule.mask(q, k), -torch.inf)
+
+
+def precise(dtype: torch.dtype) -> torch.dtype:
+    """What scores are computed in: never less than float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def per_query_head(keys: Tensor, heads: int) -> Tensor:
+    """(B, G, S, K) -> (B, H, S, K): each key head serves H / G neighbouring query heads."""
+    return keys if keys.shape[1] == heads else keys.repeat_interleave(heads // keys.shape[1], dim=1)

@@ -1,0 +1,178 @@
+"""Exact attention for any score in bounded memory: a tile of queries at a time, bias and rule built for the tile alone.
+
+    forward   P = softmax(score),  O = P V,  and the log of each softmax's sum is kept
+    backward  P again from it;  dV = P' G,  dS = P (G V' - sum(G O)),  dQ, dK and the bias's parameters from dS
+
+Nothing of size L x S outlives its tile, in either direction, so a bias of 8 heads at 16,384 tokens (8 GiB when dense)
+takes about as much as its inputs. Keys that no query of a tile sees are left out, which halves a causal pass and makes
+a windowed one linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from ropewalk.attention.score import Score, precise
+from ropewalk.encodings import Signal
+from ropewalk.positions import Positions
+
+TILE = 2**22
+"""Scores in one tile: 16 MiB of float32. Larger tiles leave the cache and are slower."""
+FEWEST = 16
+"""Queries in a tile, at least; below, rows of the batch are taken apart first."""
+
+
+class Tile(NamedTuple):
+    rows: slice
+    queries: slice
+    keys: slice
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    # The leaves of the table that ask for a gradient enter the function as inputs of their own.
+    leaves, shape = pytree.tree_flatten(score.signal.q_table)
+    learned = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+    return _Tiled.apply(q, k, v, score.sink, (score, leaves, shape), *learned)
+
+
+class _Tiled(torch.autograd.Function):
+    @staticmethod
+    def forward(  # pyrefly: ignore[bad-override]  (torch declares it as *args and lets every function name its own)
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        sink: Tensor | None,
+        how: tuple[Score, list[Any], Any],
+        *learned: Tensor,
+    ) -> Tensor:
+        score: Score = how[0]
+        B, H, L, _ = q.shape
+        wide = precise(q.dtype)
+        out = q.new_zeros(B, H, L, v.shape[-1])
+        log_sum = torch.full((B, H, L, 1), -torch.inf, dtype=wide, device=q.device)
+        for tile, q_at, k_at, seen in _tiles(q, k, score):
+            logits, _, _ = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
+            largest = logits.amax(dim=-1, keepdim=True)
+            if sink is not None:
+                largest = torch.maximum(largest, sink.to(wide)[:, None, None])
+            shares = _exp(logits, largest)
+            total = shares.sum(dim=-1, keepdim=True)
+            if sink is not None:
+                total = total + torch.exp(sink.to(wide)[:, None, None] - largest)
+            summed = (
+                _grouped(shares, v.shape[1]).matmul(v[tile.rows, :, tile.keys].to(wide)).view(*shares.shape[:3], -1)
+            )
+            out[tile.rows, :, tile.queries] = (summed / total.masked_fill(total == 0, 1.0)).to(q.dtype)
+            log_sum[tile.rows, :, tile.queries] = largest + total.log()
+        ctx.save_for_backward(q, k, v, sink, out, log_sum, *learned)
+        ctx.how = how
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads_out: Tensor) -> tuple[Tensor | None, ...]:
+        (grad_out,) = grads_out
+        q, k, v, sink, out, log_sum, *learned = ctx.saved_tensors
+        score, learned = _with_own_leaves(ctx.how, learned)
+        wide, G = precise(q.dtype), k.shape[1]
+        dq, dk, dv = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (q, k, v))
+        d_sink = None if sink is None else torch.zeros_like(sink, dtype=wide)
+        d_learned: list[Tensor | None] = [None] * len(learned)
+        for tile, q_at, k_at, seen in _tiles(q, k, score):
+            rows, queries, keys = tile
+            logits, bias, capped = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
+            total = log_sum[rows, :, queries]
+            weights = _exp(logits, total)
+            grad = grad_out[rows, :, queries].to(wide)
+            inner = (grad * out[rows, :, queries].to(wide)).sum(-1, keepdim=True)
+            dv[rows, :, keys] += _grouped(weights, G).mT @ _grouped(grad, G)
+            d_logits = _grouped(grad, G).matmul(v[rows, :, keys].to(wide).mT).view_as(weights)
+            d_logits = d_logits.sub_(inner).mul_(weights)
+            if d_sink is not None:
+                d_sink -= (torch.exp(sink.to(wide)[:, None, None] - total) * inner).nan_to_num(0.0).sum((0, 2, 3))
+            if bias is not None and bias.requires_grad:
+                grads = d_logits.sum_to_size(bias.shape).to(bias.dtype)
+                # A chain's table may also hold what only `embed` reads: such a leaf has no gradient here.
+                for number, part in enumerate(torch.autograd.grad(bias, learned, grads, allow_unused=True)):
+                    if part is not None:
+                        before = d_learned[number]
+                        d_learned[number] = part if before is None else before + part
+            if capped is not None and score.soft_cap is not None:
+                d_logits.mul_(1 - (capped / score.soft_cap) ** 2)
+            d_products = _grouped(d_logits.mul_(score.scale), G)
+            dq[rows, :, queries] = d_products.matmul(k[rows, :, keys].to(wide)).view(*weights.shape[:3], -1)
+            dk[rows, :, keys] += d_products.mT @ _grouped(q[rows, :, queries].to(wide), G)
+        sink_grad = None if sink is None or d_sink is None else d_sink.to(sink.dtype)
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), sink_grad, None, *d_learned
+
+
+def _tiles(q: Tensor, k: Tensor, score: Score) -> Iterator[tuple[Tile, Positions, Positions, Tensor]]:
+    """Cuts rows and queries into tiles, each with the range of keys that any of its queries sees, and which it sees."""
+    (B, H, L, _), S = q.shape, k.shape[2]
+    at, to = score.signal.q, score.signal.k
+    batch = max(1, min(B, TILE // max(1, H * S * min(L, FEWEST))))
+    step = max(FEWEST, TILE // max(1, batch * H * S))
+    for b in range(0, B, batch):
+        rows = slice(b, b + batch)
+        q_rows, k_rows = (p if p.order.shape[0] == 1 else p.rows(rows) for p in (at, to))
+        for start in range(0, L, step):
+            queries = slice(start, min(start + step, L))
+            q_at = q_rows.take(queries)
+            seen = score.rule.mask(q_at, k_rows)
+            some = seen.flatten(0, 2).any(0).nonzero()
+            if len(some) == 0:
+                continue  # no query here sees a key: the output stays 0
+            keys = slice(int(some[0]), int(some[-1]) + 1)
+            yield Tile(rows, queries, keys), q_at, k_rows.take(keys), seen[..., keys]
+
+
+def _products(q: Tensor, k: Tensor, tile: Tile, wide: torch.dtype) -> Tensor:  # (B, H, l, s)
+    part = q[tile.rows, :, tile.queries].to(wide)
+    keys = k[tile.rows, :, tile.keys].to(wide)
+    return _grouped(part, k.shape[1]).matmul(keys.mT).view(*part.shape[:3], -1)
+
+
+def _grouped(x: Tensor, groups: int) -> Tensor:
+    """(B, H, l, n) -> (B, G, H/G l, n): the query heads of one key head as more rows of one matrix."""
+    B, H, rows, n = x.shape
+    return x.reshape(B, groups, H // groups * rows, n)
+
+
+def _exp(logits: Tensor, largest: Tensor) -> Tensor:
+    # Where nothing is seen the largest is -inf, and -inf - -inf no number. What is less than e^-69 = 1e-30 of the sum,
+    # or hidden, is 0 in the end; it never becomes a denormal number or an exp(-inf), because those take a CPU many
+    # times longer: a steep ALiBi, seven times in all.
+    shares = logits.sub_(largest.masked_fill(largest == -torch.inf, 0.0)).clamp_(min=-69.0).exp_()
+    return torch.threshold_(shares, 1.1e-30, 0.0)
+
+
+def _logits(
+    score: Score, products: Tensor, q: Positions, k: Positions, seen: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The logits as `Score.finish` has them, in the products' own memory; the bias still attached to its parameters."""
+    logits, capped, bias = products.mul_(score.scale), None, None
+    if score.soft_cap is not None:
+        capped = logits.div_(score.soft_cap).tanh_().mul_(score.soft_cap)
+        logits = capped.clone()
+    if score.biased:
+        with torch.enable_grad():
+            bias = score.bias(products.shape[1], q, k)
+        logits = logits.add_(bias.detach())
+    return logits.masked_fill_(~seen, -torch.inf), bias, capped
+
+
+def _with_own_leaves(how: tuple[Score, list[Any], Any], saved: list[Tensor]) -> tuple[Score, list[Tensor]]:
+    """The score on detached copies of its learned tensors, so that a tile's gradient stops there."""
+    score, leaves, shape = how
+    fresh = [x.detach().requires_grad_() for x in saved]
+    left = iter(fresh)
+    table = [next(left) if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
+    signal = score.signal
+    own = Signal(signal.encoding, signal.q, signal.k, pytree.tree_unflatten(table, shape), None)
+    return replace(score, signal=own), fresh

@@ -1,0 +1,239 @@
+"""Options of the score on every backend, what the chooser says, and the memory it takes."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import flex_attention
+
+from ropewalk import encodings, positions
+from ropewalk.attention import Rule, attend, choose
+from ropewalk.encodings import ALiBi, RoPE, Signal
+from ropewalk.positions import PAD, Positions
+from tests.closeness import assert_close
+
+
+def scalar_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    signal: Signal,
+    rule: Rule,
+    *,
+    scale: float,
+    soft_cap: float | None,
+    sink: Tensor | None,
+) -> Tensor:
+    """One number at a time in float64 Python: the order of the score as the design states it."""
+    B, H, L, _ = q.shape
+    G, S, V = k.shape[1], k.shape[2], v.shape[-1]
+    at, to = signal.q, signal.k
+    out = torch.zeros(B, H, L, V, dtype=torch.float64)
+    for b in range(B):
+        for h in range(H):
+            g = h * G // H
+            for i in range(L):
+                logits = {}
+                for j in range(S):
+                    apart = int(at.order[b, i] - to.order[b, j])
+                    if at.segment[b, i] != to.segment[b, j] or to.segment[b, j] == PAD:
+                        continue
+                    if rule.causal and apart < 0:
+                        continue
+                    if rule.window and abs(apart) >= rule.window and int(to.order[b, j]) >= rule.keep_first:
+                        continue
+                    score = math.fsum((q[b, h, i].double() * k[b, g, j].double()).tolist()) * scale
+                    if soft_cap is not None:
+                        score = soft_cap * math.tanh(score / soft_cap)
+                    if "bias" in signal.encoding.sites:
+                        score += signal.bias(torch.tensor(h), at.index[b, i], to.index[b, j]).item()
+                    logits[j] = score
+                total = math.fsum(math.exp(s) for s in logits.values())
+                total += 0.0 if sink is None else math.exp(float(sink[h]))
+                for j, score in logits.items():
+                    out[b, h, i] += math.exp(score) / total * v[b, g, j].double()
+    return out
+
+
+@pytest.fixture(autouse=True)
+def _flex_without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
+
+
+CASES = {
+    "plain": {},
+    "multi-query": {"key_heads": 1},
+    "all-heads": {"key_heads": 4},
+    "wider-values": {"value_width": 24},
+    "narrower-values": {"value_width": 5},
+    "scale-of-t5": {"scale": 1.0},
+    "soft-cap": {"soft_cap": 3.0},
+    "sink": {"sink": True},
+    "soft-cap-and-sink": {"soft_cap": 2.0, "sink": True, "key_heads": 1, "value_width": 7},
+}
+RULES = [Rule(), Rule(causal=False), Rule(window=4), Rule(window=3, keep_first=2), Rule(causal=False, window=2)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("kind", ["none", "alibi"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_option_against_scalar_python(case: str, kind: str, rule: Rule) -> None:
+    options = dict(CASES[case])
+    G, V = options.pop("key_heads", 2), options.pop("value_width", 8)
+    torch.manual_seed(3)
+    q, k, v = torch.randn(2, 4, 9, 8) * 2, torch.randn(2, G, 9, 8), torch.randn(2, G, 9, V)
+    if options.get("sink"):
+        options["sink"] = torch.randn(4)
+    signal = encodings.build(kind, heads=4, head_width=8).at(positions.packed([[5, 3], [9]], width=9, limit=16))
+    told = {"scale": 8**-0.5, "soft_cap": None, "sink": None, **options}
+    want = scalar_attention(q, k, v, signal, rule, **told)
+    for backend in ("eager", "tiled", "flex", "sdpa"):
+        got = attend(q, k, v, signal, rule, backend=backend, **options)
+        assert_close(f"{case} {kind} {backend}", want, got, 3e-6)
+
+
+def test_gradients_of_sink_and_soft_cap_agree() -> None:
+    found = {}
+    for backend in ("eager", "tiled"):
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(2, heads, 40, 16, requires_grad=True) for heads in (4, 2, 2))
+        sink = nn.Parameter(torch.randn(4))
+        signal = ALiBi(heads=4).at(positions.padded([40, 11], limit=64))
+        out = attend(q, k, v, signal, Rule(window=9), soft_cap=2.0, sink=sink, backend=backend)
+        (out * torch.randn_like(out)).sum().backward()
+        found[backend] = [out.detach(), q.grad, k.grad, v.grad, sink.grad]
+    for want, got in zip(*found.values(), strict=True):
+        assert_close("gradient", want, got, 3e-6 * max(1.0, want.abs().max().item()))
+
+
+def test_logit_gain_multiplies_every_score() -> None:
+    """DeepSeek's second gain sits on the softmax scale; the rotary gain on cos and sin cannot stand in for it."""
+    yarn = {"kind": "yarn", "factor": 16, "trained": 512, "dialect": "deepseek", "mscale": 1.0, "mscale_all_dim": 1.0}
+    rope = RoPE(head_width=8, scaling=yarn)
+    assert rope.logit_gain == pytest.approx((0.1 * math.log(16) + 1) ** 2, rel=1e-12)
+    q, k, v = torch.randn(3, 1, 2, 6, 8)
+    signal = rope.at(torch.arange(1000, 1006), limit=8192)
+    want = attend(q, k, v, signal, Rule(), scale=8**-0.5, backend="eager")
+    plain = encodings.build("none").at(torch.arange(6))
+    got = attend(q, k, v, plain, Rule(), scale=8**-0.5 * (0.1 * math.log(16) + 1) ** 2, backend="eager")
+    assert_close("gain", want, got, 1e-6)
+
+
+def shaped(L: int, H: int = 8, K: int = 64) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty(3, 1, H, L, K, device="meta").unbind(0)
+
+
+def test_the_choice_says_why_and_how_much() -> None:
+    small, large = torch.zeros(3, 1, 2, 64, 16), shaped(16_384)
+    rope, alibi = RoPE(head_width=64), ALiBi(heads=8)
+    plain = choose(*small.unbind(0), RoPE(head_width=16).at(torch.arange(64)), Rule())
+    assert (plain.backend, plain.memory, plain.reason) == ("sdpa", 0, "no mask needed")
+    masked = choose(*large, rope.at(torch.arange(16_384)), Rule(window=100))
+    assert masked.backend == "tiled"
+    assert "its mask would take 256 MiB" in str(masked)
+    biased = choose(*large, alibi.at(torch.arange(16_384)), Rule())
+    assert biased.backend == "tiled"
+    assert "8,192 MiB" in biased.reason
+    assert biased.memory < 2**28
+    capped = choose(*large, rope.at(torch.arange(16_384)), Rule(), soft_cap=30.0)
+    assert (capped.backend, capped.reason) == ("tiled", "sdpa cannot: it has no soft cap")
+    asked = choose(*large, alibi.at(torch.arange(16_384)), Rule(), backend="sdpa")
+    assert asked.backend == "tiled"
+    assert asked.reason.startswith("sdpa cannot: its mask")
+
+
+def test_strict_raises_instead_of_another_backend() -> None:
+    q, k, v = torch.zeros(3, 1, 2, 4, 16)
+    signal = RoPE(head_width=16).at(torch.arange(4))
+    with pytest.raises(ValueError, match="sdpa cannot do this: it has no soft cap"):
+        attend(q, k, v, signal, Rule(), soft_cap=5.0, backend="sdpa", strict=True)
+    with pytest.raises(ValueError, match="flex cannot do this: it has no backward on CPU"):
+        attend(q.requires_grad_(), k, v, signal, Rule(), backend="flex", strict=True)
+    with pytest.raises(ValueError, match="no backend 'flash'"):
+        attend(q, k, v, signal, Rule(), backend="flash")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"q": torch.zeros(1, 3, 4, 16)}, r"are not \(B, H, L, K\)"),
+        ({"signal": RoPE(head_width=16).at(torch.arange(5))}, "4 queries and 4 keys came with positions for 5 and 5"),
+        ({"soft_cap": 0.0}, "soft_cap=0.0 must be positive"),
+        ({"sink": torch.zeros(3)}, "there are 2 heads here"),
+    ],
+)
+def test_wrong_arguments_are_named(change: dict, said: str) -> None:
+    q, k, v = torch.zeros(3, 1, 2, 4, 16)
+    given = {"q": q, "k": k, "v": v, "signal": RoPE(head_width=16).at(torch.arange(4)), "rule": Rule(), **change}
+    with pytest.raises(ValueError, match=said):
+        attend(**given)
+
+
+def test_a_one_way_encoding_is_refused_both_ways() -> None:
+    q, k, v = torch.zeros(3, 1, 2, 4, 16)
+    signal = encodings.build("xpos", head_width=16).at(torch.arange(4), limit=64)
+    with pytest.raises(ValueError, match="keys up to the query only"):
+        attend(q, k, v, signal, Rule(causal=False))
+
+
+@pytest.mark.parametrize("window", [0, -3])
+def test_a_rule_that_sees_nothing_is_refused(window: int) -> None:
+    with pytest.raises(ValueError, match=f"window={window}"):
+        Rule(window=window)
+
+
+@pytest.mark.parametrize("L", [1, 6])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_visible_keys_by_count(rule: Rule, L: int) -> None:
+    """Queries at the end of longer keys: how many each sees, counted by hand from the rule's words."""
+    S = 10
+    mask = rule.mask(positions.plain(L, start=S - L), positions.plain(S))
+    for row in range(L):
+        p = S - L + row
+        inside = [
+            j
+            for j in range(S)
+            if (j <= p or not rule.causal) and (rule.window is None or abs(p - j) < rule.window or j < rule.keep_first)
+        ]
+        assert mask[0, 0, row].nonzero().flatten().tolist() == inside
+
+
+def test_equal_order_sees_both_ways() -> None:
+    at = Positions(torch.arange(4)[None], torch.tensor([[0, 1, 1, 2]]), torch.zeros(1, 4, dtype=torch.int64), 4)
+    assert Rule().mask(at, at)[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+
+
+@pytest.mark.no_poison
+@pytest.mark.parametrize("kind", ["alibi", "t5"])
+def test_compiled_flex_equals_eager(kind: str) -> None:
+    """The path of a GPU, compiled here for the CPU: score function, rule and blocks inside one kernel."""
+    from ropewalk.attention import flex
+    from ropewalk.attention.score import Score
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 4, 300, 64), torch.randn(1, 2, 300, 64), torch.randn(1, 2, 300, 64)
+    with torch.no_grad():
+        signal = encodings.build(kind, heads=4).at(positions.packed([[130, 150]], width=300, limit=512))
+        score = Score(signal=signal, rule=Rule(window=70), scale=0.125)
+        want = attend(q, k, v, signal, Rule(window=70), backend="eager")
+        assert_close(kind, want, flex.attend(q, k, v, score, compiled=True), 2e-6)
+
+
+@pytest.mark.parametrize("kind", ["alibi", "t5"])
+def test_bias_at_16384_in_a_gibibyte(kind: str) -> None:
+    """Forward and backward at L = S = 16,384, 8 heads of 64, in a process of its own whose memory is read."""
+    worker = Path(__file__).with_name("memory_worker.py")
+    root = Path(__file__).parents[2]
+    command = [sys.executable, str(worker), kind, "16384"]
+    environment = {"PYTHONPATH": f"{root / 'src'}:{root}", "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    print(done.stdout)
+    assert float(done.stdout.split()[0]) < 1024, done.stdout
