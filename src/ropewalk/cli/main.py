@@ -1,0 +1,54 @@
+"""The command `ropewalk`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli import config, listing
+from ropewalk.cli.output import examples
+
+app = typer.Typer(
+    name="ropewalk",
+    help=(
+        "Transformer position encodings: made, tested and lengthened.\n\n"
+        "Exit codes: 0 good, 1 found something wrong, 2 usage, 3 bad input, 5 something is not installed. "
+        "With ROPEWALK_TRACEBACK=1 an error shows where in the code it comes from."
+    ),
+    epilog=examples(
+        "ropewalk list encodings", "ropewalk config show model.encoding=alibi", "ropewalk config show --help"
+    ),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(listing.app, name="list")
+app.add_typer(config.app, name="config")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from ropewalk import __version__
+
+        typer.echo(f"ropewalk {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def run() -> None:
+    """The entry point. Modules in the current directory can be named (kind: my_pkg.cable), after all installed ones."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    app(prog_name="ropewalk")

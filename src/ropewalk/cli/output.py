@@ -1,0 +1,111 @@
+"""What all commands share: where output goes, how it looks, and what the exit code says.
+
+    0 good   1 found something wrong   2 usage   3 bad input   5 environment (something is not installed)
+
+Data goes to stdout, everything else to stderr. On a terminal tables fit its width and headings are bold, unless
+NO_COLOR is set; anywhere else each row is one line of plain text.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+WRONG, USAGE, BAD_INPUT, ENVIRONMENT = 1, 2, 3, 5
+
+EXTRAS = {
+    **dict.fromkeys(("gguf", "huggingface_hub", "tokenizers"), "models"),
+    **dict.fromkeys(("datasets", "grain"), "data"),
+    "matplotlib": "plot",
+    "optuna": "search",
+    "ray": "cluster",
+    "trackio": "track",
+}
+"""Which extra of ours brings a module."""
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer itself.")]
+
+GAP = "  "
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help. The tests run each line."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def example_commands(epilog: str) -> list[list[str]]:
+    """The arguments of each command in such an epilog; what a line sends to a file, it sends to stdout."""
+    lines = re.findall(r"^ *ropewalk (.*?)(?: +#.*| *>.*)?$", epilog, flags=re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def guarded(command: Callable[P, R]) -> Callable[P, R]:
+    """Answers mistakes of the user in words, with their exit code; a traceback is for mistakes of ours."""
+
+    @functools.wraps(command)
+    def answer(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except BrokenPipeError:
+            raise  # the reader has gone (| head): nothing is wrong
+        except (ValueError, OSError, ImportError) as error:
+            if os.environ.get("ROPEWALK_TRACEBACK"):
+                raise
+            missing = isinstance(error, ImportError)
+            note(_not_installed(error) if isinstance(error, ImportError) else str(error))
+            raise typer.Exit(ENVIRONMENT if missing else BAD_INPUT) from None
+
+    return answer
+
+
+def _not_installed(error: ImportError) -> str:
+    module = (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or not module:
+        return f"{error}; is the installation whole? pip install --force-reinstall ropewalk"
+    wanted = f'"ropewalk[{EXTRAS[module]}]"' if module in EXTRAS else module
+    return f"This needs {module}: pip install {wanted}"
+
+
+def note(text: str) -> None:
+    """For the person, not for the pipe."""
+    typer.echo(text, err=True)
+
+
+def write(text: str) -> None:
+    typer.echo(text.rstrip("\n"))
+
+
+def write_json(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Aligned columns. Those at the end that a terminal has no room for go below their row, indented."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    ends = list(accumulate(len(GAP) + width for width in widths))
+    fit = [end for end in ends if end - len(GAP) <= console.width] if console.is_terminal else ends
+    beside = max(len(fit), 1)
+    for row in [headings, *rows]:
+        line = GAP.join(f"{cell:{width}}" for cell, width in zip(row[:beside], widths, strict=False)).rstrip()
+        bold = row is headings and not console.no_color
+        console.print(Text(line, style="bold" if bold else ""), soft_wrap=True)
+        for cell in () if row is headings else (cell for cell in row[beside:] if cell != "-"):
+            for part in textwrap.wrap(cell, max(console.width - 4, 20), break_on_hyphens=False):
+                console.print(Text(f"    {part}"), soft_wrap=True)

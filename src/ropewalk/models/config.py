@@ -1,0 +1,226 @@
+"""The config of a Transformer: its stack, its sizes, and where its layers get their sense of position.
+
+    layers: 8                                                        all alike
+    layers: {count: 26, pattern: [local, local, global], kinds: {local: {window: 512}, global: {encoding: none}}}
+    layers: {encoder: 6, decoder: {count: 6, ...}}                   for stack encoder-decoder
+
+A pattern is laid over the layers again and again, and cut where they end. A kind of layer that leaves out `encoding` or
+`window` has the model's; `window: null` means none. What is derived (head_width, ...) is filled in when the config is
+read, so a config holds every number it stands for and prints as something that reads back as itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import cycle, islice
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import torch
+from pydantic import (
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from ropewalk.encodings import AnyEncoding, Encoding, build
+from ropewalk.encodings.rope import RoPE
+from ropewalk.overrides import either, refusal
+from ropewalk.plan import Plan
+from ropewalk.settings import Settings
+
+Size = Annotated[int, Field(gt=0, le=1_000_000)]
+Count = Annotated[int, Field(gt=0, le=10_000)]
+Window = Annotated[int, Field(gt=0)]
+Side = Literal["encoder", "decoder"]
+
+
+class Layer(NamedTuple):
+    """One layer, resolved."""
+
+    kind: str | None
+    """Its name in the pattern; None where all layers are alike."""
+    encoding: Encoding.Config
+    window: int | None
+
+
+class LayerKind(Settings):
+    """What one kind of layer has of its own; what it leaves out is the model's."""
+
+    encoding: AnyEncoding | None = None
+    window: Window | None = None
+    """Tokens a query sees, itself included; null: all."""
+
+
+class LayerPattern(Settings):
+    """Layers of several kinds, in a pattern that repeats."""
+
+    count: Count
+    """How many layers."""
+    pattern: tuple[str, ...] = ()
+    """Names of kinds, first layer first; repeated up to `count`."""
+    kinds: dict[str, LayerKind] = Field(default_factory=dict)
+    """What each name in the pattern means."""
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        unknown = [name for name in dict.fromkeys(self.pattern) if name not in self.kinds]
+        unused = [name for name in self.kinds if name not in self.pattern]
+        faults: list[tuple[str, Any, str]] = []
+        if unknown:
+            example = f"kinds: {{{unknown[0]}: {{window: 512}}}}"
+            says = f"names {', '.join(unknown)}, which kinds does not describe; write for example {example}"
+            faults.append(("pattern", self.pattern, says))
+        if unused:
+            says = f"describes {', '.join(unused)}, which no layer is; write pattern: [{', '.join(self.kinds)}]"
+            faults.append(("kinds", list(self.kinds), says))
+        if faults:
+            raise refusal(*faults)
+        return self
+
+
+def _form(value: Any) -> str:
+    """Which way of writing `layers` this is. The names stand in error locations, so they must not be keys."""
+    if isinstance(value, Stacks) or (isinstance(value, Mapping) and {"encoder", "decoder"} & set(value)):
+        return "by stack"
+    return "by pattern" if isinstance(value, (LayerPattern, Mapping)) else "number"
+
+
+Layers = Annotated[Annotated[Count, Tag("number")] | Annotated[LayerPattern, Tag("by pattern")], Discriminator(_form)]
+
+
+class Stacks(Settings):
+    """The layers of an encoder-decoder."""
+
+    encoder: Layers
+    decoder: Layers
+
+
+class TransformerConfig(Settings):
+    stack: Literal["encoder", "decoder", "encoder-decoder"] = "decoder"
+    width: Size = 512
+    """D, of the token vectors."""
+    heads: Count = 8
+    """H, query heads."""
+    key_heads: Count = Field(default_factory=lambda given: given["heads"])
+    """G, key and value heads; as many as query heads unless given."""
+    head_width: Size = Field(default_factory=lambda given: given["width"] // given["heads"])
+    """K, of each query and key; width / heads unless given."""
+    value_width: Size = Field(default_factory=lambda given: given["head_width"])
+    """Of each value; head_width unless given."""
+    encoding: AnyEncoding = RoPE.Config()
+    window: Window | None = None
+    """Tokens a query sees, itself included; null: all."""
+    layers: Annotated[
+        Annotated[Count, Tag("number")]
+        | Annotated[LayerPattern, Tag("by pattern")]
+        | Annotated[Stacks, Tag("by stack")],
+        Discriminator(_form),
+    ] = 8
+    """A number, {count, pattern, kinds}, or {encoder, decoder} of those."""
+
+    @field_validator("layers", mode="after")
+    @classmethod
+    def _inherit(cls, layers: Any, info: ValidationInfo) -> Any:
+        """Layer kinds get what they left out from the model, for good: then null can mean none."""
+        if not {"encoding", "window"} <= set(info.data):
+            return layers
+        if isinstance(layers, Stacks):
+            encoder, decoder = (cls._inherit_in(part, info.data) for part in (layers.encoder, layers.decoder))
+            return Stacks(encoder=encoder, decoder=decoder)
+        return cls._inherit_in(layers, info.data)
+
+    @staticmethod
+    def _inherit_in(layers: int | LayerPattern, model: dict[str, Any]) -> int | LayerPattern:
+        if isinstance(layers, int):
+            return layers
+        kinds = {
+            name: LayerKind(
+                encoding=model["encoding"] if kind.encoding is None else kind.encoding,
+                window=kind.window if "window" in kind.model_fields_set else model["window"],
+            )
+            for name, kind in layers.kinds.items()
+        }
+        return LayerPattern(count=layers.count, pattern=layers.pattern, kinds=kinds)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        faults: list[tuple[str, Any, str]] = []
+        if "head_width" not in self.model_fields_set and self.width % self.heads:
+            near = max(n for n in range(1, self.heads) if self.width % n == 0)
+            says = (
+                f"{self.heads} heads do not share width {self.width} evenly; write heads: {near}, or the width of one,"
+            )
+            faults.append(("heads", self.heads, f"{says} head_width: {-(-self.width // self.heads)}"))
+        if self.heads % self.key_heads:
+            fitting = either([str(n) for n in range(1, self.heads + 1) if self.heads % n == 0])
+            faults.append(
+                ("key_heads", self.key_heads, f"{self.key_heads} does not divide heads {self.heads}; write {fitting}")
+            )
+        if isinstance(self.layers, Stacks) and self.stack != "encoder-decoder":
+            says = f"has encoder and decoder layers, the stack is {self.stack}"
+            faults.append(("layers", self.layers, f"{says}; write stack: encoder-decoder, or a number for layers"))
+        faults = faults or self._unbuildable()
+        if faults:
+            raise refusal(*faults)
+        return self
+
+    def _unbuildable(self) -> list[tuple[str, Any, str]]:
+        """Encodings that do not fit the model's sizes, found now and not when the model is built."""
+        found: dict[str, tuple[str, Any, str]] = {}
+        for layer in (layer for side in self.sides for layer in _distinct(self.layer_kinds(side))):
+            try:
+                self._build(layer.encoding)
+            except ValueError as error:
+                key = "encoding" if layer.encoding == self.encoding else "layers"
+                name = f"{layer.kind}, {layer.encoding.kind}" if layer.kind else layer.encoding.kind
+                found.setdefault(f"{key} {error}", (key, layer.encoding, f"{name}: {error}"))
+        return list(found.values())
+
+    def _build(self, encoding: Encoding.Config) -> Encoding:
+        # On the meta device, so that a table of any size takes no memory.
+        with torch.device("meta"):
+            return build(encoding, width=self.width, heads=self.heads, head_width=self.head_width)
+
+    def layer_kinds(self, stack: Side | None = None) -> tuple[Layer, ...]:
+        """Each layer of a stack, resolved; which stack must be said where there are two."""
+        sides = self.sides
+        if stack is None and len(sides) == 1:
+            stack = sides[0]
+        if stack not in sides:
+            raise ValueError(
+                f"stack={stack!r} names no stack of {self.stack}; write {either([repr(s) for s in sides])}"
+            )
+        layers = getattr(self.layers, stack) if isinstance(self.layers, Stacks) else self.layers
+        if isinstance(layers, int):
+            return (Layer(None, self.encoding, self.window),) * layers
+        if not layers.pattern:
+            return (Layer(None, self.encoding, self.window),) * layers.count
+        every = {name: Layer(name, kind.encoding or self.encoding, kind.window) for name, kind in layers.kinds.items()}
+        return tuple(every[name] for name in islice(cycle(layers.pattern), layers.count))
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The stacks there are, in the order tokens meet them."""
+        both: tuple[Side, ...] = ("encoder", "decoder")
+        return both if self.stack == "encoder-decoder" else (self.stack,)
+
+    def plan(self, stack: Side | None = None) -> Plan:
+        """What the positions of each layer resolve to."""
+        layers = self.layer_kinds(stack)
+        distinct = _distinct(layers)
+        built = [self._build(layer.encoding) for layer in distinct]
+        resolved = [encoding.layer_plan(layer.window) for layer, encoding in zip(distinct, built, strict=True)]
+        ends = [encoding.claims.longest for encoding in built if encoding.claims.longest is not None]
+        return Plan(layers=tuple(resolved[distinct.index(layer)] for layer in layers), table=min(ends, default=None))
+
+
+def _distinct(layers: Iterable[Layer]) -> list[Layer]:
+    """Each different layer once. By equality: settings of encodings outside the package may not be hashable."""
+    found: list[Layer] = []
+    for layer in layers:
+        if layer not in found:
+            found.append(layer)
+    return found

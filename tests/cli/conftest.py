@@ -1,0 +1,78 @@
+"""A command line to call, in an empty directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from ropewalk.cli.main import app
+
+CABLE = '''"""Cable: a bias that sags with distance (nobody, 2026).
+
+    bias(h, i, j) = -slack |i - j|        arXiv:2601.00001
+"""
+
+from typing import Literal
+
+from ropewalk.encodings.base import Claims, Encoding, distance
+
+
+class Cable(Encoding):
+    class Config(Encoding.Config):
+        kind: Literal["my_pkg.cable"] = "my_pkg.cable"
+        slack: float = 1.0
+
+    claims = Claims(shift_invariant=True)
+
+    def bias(self, table, head, q_index, k_index):
+        return -self.config.slack * distance(q_index, k_index)
+'''
+
+
+class Answer(NamedTuple):
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.stdout)
+
+
+Ropewalk = Callable[..., Answer]
+
+
+@pytest.fixture
+def ropewalk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ropewalk:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Answer:
+        result = CliRunner().invoke(app, list(arguments), prog_name="ropewalk")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Answer(result.exit_code, result.stdout, result.stderr)
+
+    return call
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text("model:\n  width: 256\n  encoding: {kind: rope, base: 5e5}\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def cable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An encoding outside the package, and its kind."""
+    (tmp_path / "my_pkg").mkdir()
+    (tmp_path / "my_pkg" / "cable.py").write_text(CABLE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "my_pkg", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "my_pkg.cable", raising=False)
+    return "my_pkg.cable"

@@ -1,0 +1,47 @@
+"""Every help ends in examples, and every example runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from ropewalk.cli.main import app
+from ropewalk.cli.output import example_commands
+from tests.cli.conftest import Ropewalk
+
+
+def epilogs(group: typer.Typer, name: str) -> Iterator[tuple[str, str | None]]:
+    for command in group.registered_commands:
+        yield f"{name} {command.name or command.callback.__name__}", command.epilog
+    for below in group.registered_groups:
+        yield f"{name} {below.name}", below.typer_instance.info.epilog
+        yield from epilogs(below.typer_instance, f"{name} {below.name}")
+
+
+EPILOGS = [("ropewalk", app.info.epilog), *epilogs(app, "ropewalk")]
+EXAMPLES = sorted({tuple(example) for _, epilog in EPILOGS for example in example_commands(epilog or "")})
+
+
+@pytest.mark.parametrize(("name", "epilog"), EPILOGS)
+def test_every_help_ends_in_examples_of_its_own(ropewalk: Ropewalk, name: str, epilog: str | None) -> None:
+    examples = example_commands(epilog or "")
+    words = name.split()[1:]
+    assert examples
+    assert all(example[: len(words)] == words for example in examples)
+    lines = ropewalk(*words, "--help").stdout.rstrip().splitlines()
+    after = lines[lines.index("  Examples:") + 1 :]
+    assert [line.split()[0] for line in after] == ["ropewalk"] * len(examples)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=" ".join)
+@pytest.mark.usefixtures("recipe", "cable")
+def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...]) -> None:
+    Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
+    answer = ropewalk(*example)
+    # The files that are compared do differ.
+    assert answer.code == (1 if example[:2] == ("config", "diff") else 0), answer.stderr
+    assert answer.stderr == ""
+    assert bool(answer.stdout) == (example[:2] != ("config", "diff") or "--quiet" not in example)
