@@ -23,8 +23,10 @@ _HOME = {
     "Positions": "ropewalk.positions",
     "Rule": "ropewalk.attention",
     "Signal": "ropewalk.encodings",
+    "Transformer": "ropewalk.models",
     "TransformerConfig": "ropewalk.models",
     "attend": "ropewalk.attention",
+    "preset": "ropewalk.models",
 }
 _MODULES = ("attention", "encodings", "positions", "scaling")
 

@@ -63,6 +63,13 @@ class Positions(NamedTuple):
         return Positions(self.index.to(device), self.order.to(device), self.segment.to(device), self.limit)
 
 
+class Plain(Positions):
+    """Positions known on the host to be one unpadded document a row, in order: a compiler needs no mask for them.
+    Whatever is taken out of them or joined to them is no longer known to be so."""
+
+    __slots__ = ()
+
+
 def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
     """Positions from bare integers of shape (L), (B, L) or (B, L, A), read in that order as one document."""
     if isinstance(index, Positions):
@@ -86,7 +93,7 @@ def plain(
 ) -> Positions:
     """`length` tokens from position `start`, the same in every row."""
     index = torch.arange(start, start + length, device=device).expand(batch, length)
-    return Positions(index, index, torch.zeros_like(index), check_limit(limit or start + length, start + length))
+    return Plain(index, index, torch.zeros_like(index), check_limit(limit or start + length, start + length))
 
 
 def padded(

@@ -9,9 +9,10 @@ from torch import Tensor
 from ropewalk.attention.cache import Cache, LayerCache
 from ropewalk.attention.choose import Choice, attend, choose
 from ropewalk.attention.rule import Rule
+from ropewalk.attention.score import Keep
 from ropewalk.encodings import Signal
 
-__all__ = ["Cache", "Choice", "LayerCache", "Rule", "attend", "choose", "prepare"]
+__all__ = ["Cache", "Choice", "Keep", "LayerCache", "Rule", "attend", "choose", "prepare"]
 
 Norm = Callable[[Tensor], Tensor]
 

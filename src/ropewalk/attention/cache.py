@@ -201,8 +201,8 @@ class LayerCache:
 class Cache:
     """The caches of a model's layers, tied to the plan their keys were rotated under."""
 
-    def __init__(self, layers: Sequence[LayerCache], fingerprint: str) -> None:
-        self.layers = list(layers)
+    def __init__(self, layers: Sequence[LayerCache], fingerprint: str, cross: Sequence[LayerCache] = ()) -> None:
+        self.layers, self.cross = list(layers), list(cross)
         self.fingerprint = fingerprint
 
     def check(self, plan: Plan) -> None:
@@ -218,10 +218,11 @@ class Cache:
             layer.crop(order)
 
     def fork(self) -> Cache:
-        return Cache([layer.fork() for layer in self.layers], self.fingerprint)
+        return self.select(torch.arange(len(self.layers[0].written), device=self.layers[0].written.device))
 
     def select(self, rows: Tensor | Sequence[int]) -> Cache:
-        return Cache([layer.select(rows) for layer in self.layers], self.fingerprint)
+        layers, cross = ([layer.select(rows) for layer in part] for part in (self.layers, self.cross))
+        return Cache(layers, self.fingerprint, cross)
 
     @property
     def next(self) -> Tensor:

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ropewalk.attention import eager, flex, sdpa, tiled
 from ropewalk.attention.rule import Rule
-from ropewalk.attention.score import Score, precise
+from ropewalk.attention.score import Keep, Score, precise
 from ropewalk.encodings import Signal
+from ropewalk.positions import Plain
 
 Backend = Literal["eager", "sdpa", "flex", "tiled"]
 DENSE_MASK = 64 * 2**20
@@ -46,16 +47,17 @@ def attend(
     soft_cap: float | None = None,
     sink: Tensor | None = None,
     first_head: int = 0,
+    keep: Keep | None = None,
     backend: Backend | None = None,
     strict: bool = False,
 ) -> Tensor:
     """Attention of rotated queries (B, H, L, K) to rotated keys (B, G, S, K) and values (B, G, S, V).
 
     scale: 1/sqrt(K) unless given (T5: 1). soft_cap: cap * tanh(score / cap). sink: (H,) logits of attending to nothing.
-    first_head: number of this rank's first head in the whole model. backend: the way to compute it; where that cannot
-    give this score exactly another is taken, and with `strict` it raises instead.
+    first_head: number of this rank's first head in the whole model. keep: dropout of the weights. backend: the way to
+    compute it; where that cannot give this score exactly another is taken, and with `strict` it raises instead.
     """
-    score = _score(q, k, v, signal, rule, scale, soft_cap, sink, first_head)
+    score = _score(q, k, v, signal, rule, scale, soft_cap, sink, first_head, keep)
     choice = _choose(q, k, v, score, backend, strict)
     if choice.backend == "sdpa":
         return sdpa.attend(q, k, v, score, plain=choice.plain)
@@ -75,11 +77,12 @@ def choose(
     soft_cap: float | None = None,
     sink: Tensor | None = None,
     first_head: int = 0,
+    keep: Keep | None = None,
     backend: Backend | None = None,
     strict: bool = False,
 ) -> Choice:
     """What `attend` would do with the same arguments; computes nothing (meta tensors will do)."""
-    return _choose(q, k, v, _score(q, k, v, signal, rule, scale, soft_cap, sink, first_head), backend, strict)
+    return _choose(q, k, v, _score(q, k, v, signal, rule, scale, soft_cap, sink, first_head, keep), backend, strict)
 
 
 def _score(
@@ -92,6 +95,7 @@ def _score(
     soft_cap: float | None,
     sink: Tensor | None,
     first_head: int,
+    keep: Keep | None,
 ) -> Score:
     H, L, K = q.shape[1:]
     if H % k.shape[1] or k.shape[1] != v.shape[1] or k.shape[2] != v.shape[2] or K != k.shape[-1]:
@@ -112,7 +116,7 @@ def _score(
     if sink is not None and sink.shape != (H,):
         raise ValueError(f"sink has shape {tuple(sink.shape)}, there are {H} heads here")
     scale = (K**-0.5 if scale is None else scale) * signal.encoding.logit_gain
-    return Score(signal=signal, rule=rule, scale=scale, soft_cap=soft_cap, sink=sink, first_head=first_head)
+    return Score(signal=signal, rule=rule, scale=scale, soft_cap=soft_cap, sink=sink, first_head=first_head, keep=keep)
 
 
 def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | None, strict: bool) -> Choice:
@@ -158,6 +162,8 @@ def _why_not_sdpa(score: Score, dense_mask: int) -> str | None:
         return "it has no soft cap"
     if score.sink is not None:
         return "it has no sink logit"
+    if score.keep is not None:
+        return "it cannot drop weights by where they are"
     most = 4 * tiled.TILE if score.biased else DENSE_MASK
     if dense_mask > most:
         return f"its mask would take {dense_mask / 2**20:,.0f} MiB"
@@ -165,6 +171,8 @@ def _why_not_sdpa(score: Score, dense_mask: int) -> str | None:
 
 
 def _why_not_flex(score: Score, cpu: bool, learns: bool) -> str | None:
+    if score.keep is not None:
+        return "it cannot drop weights by where they are"
     if cpu and learns:
         return "it has no backward on CPU"
     if score.biased and not score.signal.encoding.claims.pointwise and not cpu:
@@ -178,6 +186,8 @@ def _plain(score: Score) -> bool:
     Known, not guessed: it reads the numbers, so only where that costs no synchronisation, and never while tracing.
     """
     q, k, rule = score.signal.q, score.signal.k, score.rule
+    if rule.window is None and q is k and isinstance(q, Plain):
+        return True
     if torch.compiler.is_compiling() or q.order.device.type != "cpu" or rule.window is not None:
         return False
     one_document = bool((q.segment == k.segment[:, :1]).all() and (k.segment == k.segment[:, :1]).all())

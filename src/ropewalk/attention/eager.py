@@ -19,4 +19,5 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     sees = (logits > -torch.inf).any(dim=-1, keepdim=True)
     # A row of -inf has no softmax: it is given zeros before, so that neither it nor its gradient is NaN.
     weights = torch.softmax(torch.where(sees, logits, 0.0), dim=-1) * sees
-    return (weights[..., : k.shape[2]] @ v).to(q.dtype)
+    weights = score.drop(weights[..., : k.shape[2]], slice(None), score.signal.q, score.signal.k)
+    return (weights @ v).to(q.dtype)

@@ -1,12 +1,13 @@
 """One attention score, in one order, on every backend:
 
-    q.k x scale x logit_gain  ->  soft cap  ->  + bias  ->  rule  ->  sink logit  ->  softmax
+    q.k x scale x logit_gain  ->  soft cap  ->  + bias  ->  rule  ->  sink logit  ->  softmax  ->  dropout
 
 A query that sees nothing gives 0. Shapes: q (B, H, L, K), k (B, G, S, K), v (B, G, S, V), H a multiple of G.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,15 @@ from torch import Tensor
 from ropewalk.attention.rule import Rule
 from ropewalk.encodings import Signal
 from ropewalk.positions import Positions
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Dropout of attention weights: which are kept, decided by where they are, and what the kept are multiplied by."""
+
+    chosen: Callable[[slice, Tensor, Positions, Positions], Tensor]
+    """(rows of the batch, head numbers (H, 1, 1), queries, keys) -> (B, H, L, S), True where a weight is kept."""
+    factor: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,6 +40,7 @@ class Score:
     """(H,) a learned logit of attending to nothing."""
     first_head: int = 0
     """Number in the whole model of this rank's first head."""
+    keep: Keep | None = None
 
     @property
     def biased(self) -> bool:
@@ -42,6 +53,13 @@ class Score:
         """(B or 1, H, L, S) for these queries and keys, a part of the signal's or all of it."""
         q_index, k_index = q.index[:, None, :, None], k.index[:, None, None, :]
         return self.signal.bias(self.head(heads, q.index.device), q_index, k_index)
+
+    def drop(self, weights: Tensor, rows: slice, q: Positions, k: Positions) -> Tensor:
+        """The softmax's weights after dropout."""
+        if self.keep is None:
+            return weights
+        kept = self.keep.chosen(rows, self.head(weights.shape[1], weights.device), q, k)
+        return torch.where(kept, weights * self.keep.factor, 0.0)
 
     def finish(self, products: Tensor, q: Positions, k: Positions) -> Tensor:
         """From q.k to the logits the softmax takes: -inf where the rule hides the key."""

@@ -66,9 +66,8 @@ class _Tiled(torch.autograd.Function):
             total = shares.sum(dim=-1, keepdim=True)
             if sink is not None:
                 total = total + torch.exp(sink.to(wide)[:, None, None] - largest)
-            summed = (
-                _grouped(shares, v.shape[1]).matmul(v[tile.rows, :, tile.keys].to(wide)).view(*shares.shape[:3], -1)
-            )
+            kept = _grouped(score.drop(shares, tile.rows, q_at, k_at), v.shape[1])
+            summed = kept.matmul(v[tile.rows, :, tile.keys].to(wide)).view(*shares.shape[:3], -1)
             out[tile.rows, :, tile.queries] = (summed / total.masked_fill(total == 0, 1.0)).to(q.dtype)
             log_sum[tile.rows, :, tile.queries] = largest + total.log()
         ctx.save_for_backward(q, k, v, sink, out, log_sum, *learned)
@@ -91,9 +90,9 @@ class _Tiled(torch.autograd.Function):
             weights = _exp(logits, total)
             grad = grad_out[rows, :, queries].to(wide)
             inner = (grad * out[rows, :, queries].to(wide)).sum(-1, keepdim=True)
-            dv[rows, :, keys] += _grouped(weights, G).mT @ _grouped(grad, G)
+            dv[rows, :, keys] += _grouped(score.drop(weights, rows, q_at, k_at), G).mT @ _grouped(grad, G)
             d_logits = _grouped(grad, G).matmul(v[rows, :, keys].to(wide).mT).view_as(weights)
-            d_logits = d_logits.sub_(inner).mul_(weights)
+            d_logits = score.drop(d_logits, rows, q_at, k_at).sub_(inner).mul_(weights)
             if d_sink is not None:
                 d_sink -= (torch.exp(sink.to(wide)[:, None, None] - total) * inner).nan_to_num(0.0).sum((0, 2, 3))
             if bias is not None and bias.requires_grad:

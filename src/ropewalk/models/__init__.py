@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
-from ropewalk.models.config import Layer, LayerKind, LayerPattern, Stacks, TransformerConfig
+from ropewalk.models.config import Layer, LayerKind, LayerPattern, NormConfig, Stacks, TransformerConfig
+from ropewalk.models.presets import PRESETS, preset
+from ropewalk.models.transformer import Memory, Transformer
 
-__all__ = ["Layer", "LayerKind", "LayerPattern", "Stacks", "TransformerConfig"]
+__all__ = [
+    "PRESETS",
+    "Layer",
+    "LayerKind",
+    "LayerPattern",
+    "Memory",
+    "NormConfig",
+    "Stacks",
+    "Transformer",
+    "TransformerConfig",
+    "preset",
+]

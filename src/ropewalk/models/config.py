@@ -27,6 +27,9 @@ from pydantic import (
 
 from ropewalk.encodings import AnyEncoding, Encoding, build
 from ropewalk.encodings.rope import RoPE
+from ropewalk.nn.activation import Activation
+from ropewalk.nn.block import Placement
+from ropewalk.nn.mlp import matched_hidden
 from ropewalk.overrides import either, refusal
 from ropewalk.plan import Plan
 from ropewalk.settings import Settings
@@ -34,6 +37,7 @@ from ropewalk.settings import Settings
 Size = Annotated[int, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(gt=0, le=10_000)]
 Window = Annotated[int, Field(gt=0)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
 Side = Literal["encoder", "decoder"]
 
 
@@ -98,8 +102,41 @@ class Stacks(Settings):
     decoder: Layers
 
 
+class NormConfig(Settings):
+    kind: Literal["layer", "rms"] = "rms"
+    placement: Placement = "pre"
+    eps: float = Field(default=1e-5, gt=0, lt=1)
+    bias: bool = True
+    """Of the layer norm; the rms norm has none."""
+    shifted: bool = False
+    """The rms norm's weight is stored as its distance from 1 (Gemma)."""
+    shared: bool = False
+    """One norm for both halves of a parallel block."""
+
+    @model_validator(mode="after")
+    def _belongs(self) -> Self:
+        faults: list[tuple[str, Any, str]] = []
+        if self.shifted and self.kind != "rms":
+            faults.append(("shifted", True, "belongs to kind: rms"))
+        if self.shared and self.placement != "parallel":
+            faults.append(("shared", True, "belongs to placement: parallel"))
+        if faults:
+            raise refusal(*faults)
+        return self
+
+
+class DropoutConfig(Settings):
+    """Rates; zero leaves a place out."""
+
+    embedding: Rate = 0.0
+    attention: Rate = 0.0
+    residual: Rate = 0.0
+
+
 class TransformerConfig(Settings):
     stack: Literal["encoder", "decoder", "encoder-decoder"] = "decoder"
+    vocabulary: Size = 8192
+    """Tokens there are."""
     width: Size = 512
     """D, of the token vectors."""
     heads: Count = 8
@@ -120,6 +157,33 @@ class TransformerConfig(Settings):
         Discriminator(_form),
     ] = 8
     """A number, {count, pattern, kinds}, or {encoder, decoder} of those."""
+    norm: NormConfig = NormConfig()
+    activation: Activation = "swiglu"
+    hidden: Size = Field(default_factory=lambda given: matched_hidden(given["width"], given["activation"]))
+    """Of the feed-forward network; 4 widths, or 8/3 of it under a gate, unless given."""
+    bias: bool = False
+    """Of every linear map."""
+    fused: bool = True
+    """Query, key and value weights are one matrix, gate and values of the feed-forward another."""
+    scale: float | None = Field(default=None, gt=0)
+    """On q.k; 1/sqrt(head_width) unless given. T5 has 1."""
+    soft_cap: float | None = Field(default=None, gt=0)
+    """On attention scores: cap * tanh(score / cap)."""
+    sink: bool = False
+    """A learned logit of attending to nothing, for each head."""
+    qk_norm: bool = False
+    """Queries and keys are normalised, head by head, before they are rotated."""
+    scale_embedding: bool = False
+    """Token vectors are multiplied by sqrt(width)."""
+    embedding_norm: bool = False
+    """A norm on the token vectors, after positions are added (BERT, BLOOM)."""
+    tie: bool = True
+    """The output map is the token table."""
+    scale_output: bool = False
+    """The last vectors are multiplied by 1/sqrt(width) before a tied output map (T5)."""
+    dropout: DropoutConfig = DropoutConfig()
+    std: float | None = Field(default=0.02, gt=0)
+    """Spread of the initial weights; null: Glorot's, by their sizes."""
 
     @field_validator("layers", mode="after")
     @classmethod

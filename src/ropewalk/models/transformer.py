@@ -1,0 +1,165 @@
+"""The Transformer: token vectors, one stack or two, an output map. One class for all of them; the config tells which.
+
+    encoder          model(tokens)                          BERT
+    decoder          model(tokens)                          GPT-2, Llama, BLOOM
+    encoder-decoder  model(target, source=source)           the 2017 model, T5
+
+Positions are explicit everywhere. Given none, the tokens are one plain document a row.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ropewalk import positions
+from ropewalk.attention import Cache, LayerCache
+from ropewalk.models.config import TransformerConfig
+from ropewalk.models.stack import Stack
+from ropewalk.nn import Draw
+from ropewalk.plan import Plan
+from ropewalk.positions import Positions
+
+
+class Memory(NamedTuple):
+    """What an encoder made of its text, and where its tokens are."""
+
+    x: Tensor  # (B, S, D)
+    at: Positions
+
+
+class Transformer(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Stack(config, "encoder") if "encoder" in config.sides else None
+        self.decoder = Stack(config, "decoder") if "decoder" in config.sides else None
+        stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]
+        # Where positions take a share of the width, the tokens have the rest.
+        width = min(encoding.token_width for stack in stacks for encoding in stack.kinds)
+        self.tokens = nn.Embedding(config.vocabulary, width)
+        if config.tie and width != config.width:
+            raise ValueError(
+                f"token vectors of {width} features cannot be the output map of width {config.width}: tie=false"
+            )
+        self.head = None if config.tie else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.plans = {name: config.plan(name) for name in config.sides}
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        # Scaled up on the way in, a table that is also the output map must start small enough for both.
+        std = self.config.width**-0.5 if self.config.std is None or self.config.scale_embedding else self.config.std
+        for module in self.modules():
+            if module is not self and (reset := getattr(module, "reset_parameters", None)) is not None:
+                reset()
+        nn.init.normal_(self.tokens.weight, std=std)
+        if self.head is not None:
+            nn.init.normal_(self.head.weight, std=std)
+
+    @property
+    def plan(self) -> Plan:
+        """What the positions resolve to, of the stack that speaks: the decoder, or an encoder alone."""
+        return self.plans[self.config.sides[-1]]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens)
+        return x * self.config.width**0.5 if self.config.scale_embedding else x
+
+    def encode(self, tokens: Tensor, at: Positions | None = None, *, draw: Draw | None = None) -> Memory:
+        if self.encoder is None:
+            raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
+        at = _plain(tokens) if at is None else at
+        return Memory(self.encoder(self.embed(tokens), at, draw=draw), at)
+
+    def hidden(
+        self,
+        tokens: Tensor,
+        at: Positions | None = None,
+        *,
+        source: Tensor | None = None,
+        source_at: Positions | None = None,
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+        draw: Draw | None = None,
+    ) -> Tensor:
+        """(B, L) tokens -> (B, L, D), what the output map reads."""
+        if self.decoder is None:
+            return self.encode(tokens, at, draw=draw).x
+        if source is not None:
+            memory = self.encode(source, source_at, draw=draw)
+        if self.encoder is not None and memory is None and not (cache and cache.cross):
+            raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
+        at = _plain(tokens) if at is None else at
+        if cache is not None:
+            cache.check(self.plan.for_length(at.limit))
+        x, where = (None, None) if memory is None else memory
+        if where is None and cache is not None and cache.cross:
+            where = cache.cross[0].read()[2]
+        return self.decoder(self.embed(tokens), at, memory=x, memory_at=where, cache=cache, draw=draw)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        at: Positions | None = None,
+        *,
+        source: Tensor | None = None,
+        source_at: Positions | None = None,
+        memory: Memory | None = None,
+        cache: Cache | None = None,
+        draw: Draw | None = None,
+    ) -> Tensor:
+        """(B, L) tokens -> (B, L, vocabulary), the logits of what stands there (encoder) or comes next (decoder)."""
+        x = self.hidden(tokens, at, source=source, source_at=source_at, memory=memory, cache=cache, draw=draw)
+        return self.output(x)
+
+    def output(self, x: Tensor) -> Tensor:
+        if self.config.scale_output:
+            x = x * self.config.width**-0.5
+        return F.linear(x, self.tokens.weight if self.head is None else self.head.weight)
+
+    def cache(self, batch: int, capacity: int, *, limit: int, memory: Memory | None = None, slack: int = 0) -> Cache:
+        """Room for `capacity` tokens a row, below position `limit`, and the keys of a memory, computed once."""
+        if self.decoder is None:
+            raise ValueError("an encoder sees its whole text at once; only a decoder has a cache")
+        config, weight = self.config, self.tokens.weight
+        layers = [
+            LayerCache(
+                batch,
+                capacity,
+                config.key_heads,
+                config.head_width,
+                config.value_width,
+                limit=limit,
+                rule=rule,
+                slack=slack,
+                dtype=weight.dtype if not torch.is_autocast_enabled(weight.device.type) else torch.bfloat16,
+                device=weight.device,
+            )
+            for rule in self.decoder.rules
+        ]
+        cross = []
+        if memory is not None and self.decoder.cross_encoding is not None:
+            looks = self.decoder.cross_encoding.at(memory.at)
+            cross = [attention.remember(memory.x, looks) for attention in self.decoder.crosses]
+        return Cache(layers, self.plan.for_length(limit).fingerprint, cross)
+
+    def __repr__(self) -> str:
+        c = self.config
+        count = sum(p.numel() for p in self.parameters())
+        said = [
+            f"Transformer, {c.stack}, {count:,} parameters",
+            f"width {c.width}, {c.heads} heads of {c.head_width}, {c.key_heads} of keys",
+            f"{c.norm.kind} norm, {c.norm.placement}; {c.activation} of {c.hidden}; {c.vocabulary:,} tokens",
+        ]
+        for name, plan in self.plans.items():
+            first, *more = str(plan).splitlines()
+            said += [f"{name}: {first}", *(f"  {line}" for line in more)]
+        return "\n".join(said)
+
+
+def _plain(tokens: Tensor) -> Positions:
+    batch, length = tokens.shape
+    return positions.plain(length, batch=batch, device=tokens.device)

@@ -1,0 +1,11 @@
+"""The parts of a Transformer: norms, activations, feed-forward, attention, and the block that joins them."""
+
+from __future__ import annotations
+
+from ropewalk.nn.attention import Attention, Core
+from ropewalk.nn.block import Block, Residual
+from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.mlp import MLP
+from ropewalk.nn.norm import deepnorm, norm
+
+__all__ = ["MLP", "Attention", "Block", "Core", "Draw", "Dropout", "Residual", "deepnorm", "norm"]

@@ -1,0 +1,104 @@
+"""One layer: attention, perhaps cross-attention, feed-forward, each with its residual and its norms.
+
+post      norm(x + f(x))                         arXiv:1706.03762; needs warm-up, gradients grow towards the output
+deep      norm(alpha x + f(x))                   arXiv:2203.00555
+pre       x + f(norm(x))                         arXiv:2002.04745; the stack ends in one more norm
+sandwich  x + norm(f(norm(x)))                   arXiv:2105.13290
+output    x + norm(f(x))                         OLMo 2
+parallel  x + attention(norm(x)) + ffn(norm(x))  GPT-J with one norm, GPT-NeoX with two
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from torch import Tensor, nn
+
+from ropewalk.attention import LayerCache, Rule
+from ropewalk.encodings import Signal
+from ropewalk.nn.attention import Attention
+from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.mlp import MLP
+from ropewalk.positions import Positions
+
+Sublayer = Callable[[Tensor], Tensor]
+Placement = Literal["post", "deep", "pre", "sandwich", "output", "parallel"]
+
+
+class Residual(nn.Module):
+    """x and what a sublayer adds to it, with the norms where the placement has them."""
+
+    def __init__(
+        self, placement: Placement, norm: Callable[[], nn.Module], dropout: Dropout, alpha: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.placement, self.alpha, self.dropout = placement, alpha, dropout
+        self.before = norm() if placement in ("pre", "sandwich", "parallel") else nn.Identity()
+        self.branch = norm() if placement in ("sandwich", "output") else nn.Identity()
+        self.after = norm() if placement in ("post", "deep") else nn.Identity()
+
+    def added(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
+        return self.dropout(self.branch(sublayer(self.before(x))), draw, at)
+
+    def forward(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
+        kept = x if self.alpha == 1 else self.alpha * x
+        return self.after(kept + self.added(x, sublayer, at, draw))
+
+    def extra_repr(self) -> str:
+        return self.placement if self.alpha == 1 else f"{self.placement}, alpha {self.alpha:.4g}"
+
+
+class Block(nn.Module):
+    def __init__(
+        self,
+        attention: Attention,
+        mlp: MLP,
+        residual: Callable[[int], Residual],
+        *,
+        cross: Attention | None = None,
+        shared_norm: bool = False,
+    ) -> None:
+        """residual(i) makes the residual of the i-th sublayer. shared_norm: one norm for both of a parallel block."""
+        super().__init__()
+        self.attention, self.cross, self.mlp = attention, cross, mlp
+        self.residual_attention, self.residual_mlp = residual(0), residual(2)
+        self.residual_cross = None if cross is None else residual(1)
+        self.parallel = self.residual_mlp.placement == "parallel"
+        if self.parallel and cross is not None:
+            raise ValueError("a parallel block has no cross-attention; use placement=pre, post, sandwich or output")
+        if shared_norm:
+            self.residual_mlp.before = self.residual_attention.before
+
+    def forward(
+        self,
+        x: Tensor,
+        signal: Signal,
+        rule: Rule,
+        *,
+        memory: Tensor | None = None,
+        memory_signal: Signal | None = None,
+        cache: LayerCache | None = None,
+        cross_cache: LayerCache | None = None,
+        draw: Draw | None = None,
+    ) -> Tensor:
+        at = signal.q
+
+        def attend(x: Tensor) -> Tensor:
+            return self.attention(x, signal, rule, cache=cache, draw=draw)
+
+        if self.parallel:
+            attended = self.residual_attention.added(x, attend, at, draw)
+            return x + attended + self.residual_mlp.added(x, self.mlp, at, draw)
+        x = self.residual_attention(x, attend, at, draw)
+        if self.cross is not None and self.residual_cross is not None:
+            x = self.residual_cross(x, self._look(memory, memory_signal, cross_cache, draw), at, draw)
+        return self.residual_mlp(x, self.mlp, at, draw)
+
+    def _look(
+        self, memory: Tensor | None, signal: Signal | None, cache: LayerCache | None, draw: Draw | None
+    ) -> Sublayer:
+        cross = self.cross
+        if cross is None or signal is None:
+            raise ValueError("this block looks at a memory: pass memory and its signal")
+        return lambda x: cross(x, signal, Rule(causal=False), memory=memory, cache=cache, draw=draw)

@@ -1,0 +1,93 @@
+"""Dropout whose coin is a function of where it falls, not of what was drawn before.
+
+    keep(x) = hash(seed, step, sample, place, position, feature) >= rate
+
+A run that is resumed, cut into other batches or spread over other ranks draws the same, because none of these numbers
+changes. The hash is splitmix64's finisher, three rounds of it over exact integers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.attention import Keep
+from ropewalk.positions import Positions
+
+_SIGN = 1 << 63
+
+
+class Draw(NamedTuple):
+    """What the coins of one step depend on."""
+
+    seed: int
+    step: int
+    sample: Tensor
+    """(B,) int64: the number of each row's sample in the data, whatever batch or rank it is in."""
+
+
+class Dropout(nn.Module):
+    """One place of a model where features are dropped; `place` tells it from the others."""
+
+    def __init__(self, rate: float, place: int = 0) -> None:
+        super().__init__()
+        if not 0 <= rate < 1:
+            raise ValueError(f"dropout {rate} must lie in [0, 1)")
+        self.rate, self.place = rate, place
+
+    @property
+    def active(self) -> bool:
+        return self.training and self.rate > 0
+
+    def forward(self, x: Tensor, draw: Draw | None, at: Positions) -> Tensor:  # x (B, L, D)
+        if not self.active:
+            return x
+        feature = torch.arange(x.shape[-1], device=x.device)
+        kept = self.kept(draw, slice(None), at.segment[..., None], at.order[..., None], feature)
+        return torch.where(kept, x / (1 - self.rate), 0.0)
+
+    def of_scores(self, draw: Draw | None) -> Keep | None:
+        """The same for attention's weights: by head, query and key."""
+        if not self.active:
+            return None
+
+        def chosen(rows: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
+            segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
+            return self.kept(draw, rows, segment, order, head[None], k.order[:, None, None, :])
+
+        return Keep(chosen, 1 / (1 - self.rate))
+
+    def kept(self, draw: Draw | None, rows: slice, *coordinates: Tensor) -> Tensor:
+        """Whether each place is kept. Coordinates broadcast, the first axis being the batch's, of which `rows`."""
+        if draw is None:
+            raise ValueError("dropout in training needs draw=Draw(seed, step, sample); or call model.eval()")
+        here = _mixed(_mixed(draw.seed ^ 0x9E3779B97F4A7C15) + draw.step) + self.place
+        bits = draw.sample[rows].view(-1, *[1] * (max(c.ndim for c in coordinates) - 1)) + _signed(_mixed(here))
+        for coordinate in coordinates:
+            bits = _mix(bits) + coordinate
+        # The top 53 bits as a number in [0, 1).
+        return ((_mix(bits) >> 11) & (2**53 - 1)).to(torch.float64) * 2.0**-53 >= self.rate
+
+    def extra_repr(self) -> str:
+        return f"{self.rate}"
+
+
+def _mix(z: Tensor) -> Tensor:
+    """splitmix64's finisher on int64 tensors, whose products wrap and whose shifts must be told to be unsigned."""
+    z = (z ^ ((z >> 30) & (2**34 - 1))) * _signed(0xBF58476D1CE4E5B9)
+    z = (z ^ ((z >> 27) & (2**37 - 1))) * _signed(0x94D049BB133111EB)
+    return z ^ ((z >> 31) & (2**33 - 1))
+
+
+def _mixed(z: int) -> int:
+    """The same on one Python integer."""
+    z %= 1 << 64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % (1 << 64)
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % (1 << 64)
+    return z ^ (z >> 31)
+
+
+def _signed(z: int) -> int:
+    return (z + _SIGN) % (1 << 64) - _SIGN

@@ -1,0 +1,58 @@
+"""Norms, and what DeepNorm adds to one.
+
+LayerNorm   (x - mean) / sqrt(var + eps) * w + b        per token, over the features        arXiv:1607.06450
+RMSNorm     x / sqrt(mean(x^2) + eps) * w                                                  arXiv:1910.07467
+DeepNorm    LayerNorm(alpha x + f(x)), f's FFN, value and output weights started beta times smaller
+                                                                                           arXiv:2203.00555
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NormKind = Literal["layer", "rms"]
+
+
+class ShiftedRMSNorm(nn.RMSNorm):
+    """RMSNorm whose weight is stored as its distance from 1 (Gemma): weight decay then pulls it to 1, not to 0."""
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # In float32: 1 + w in bfloat16 would round away all but the largest weights.
+        return F.rms_norm(x.float(), self.normalized_shape, 1 + self.weight.float(), self.eps).to(x.dtype)
+
+
+def norm(kind: NormKind, width: int, *, eps: float = 1e-5, bias: bool = True, shifted: bool = False) -> nn.Module:
+    if kind == "layer":
+        if shifted:
+            raise ValueError("shifted weights belong to the rms norm; use kind=rms or shifted=False")
+        return nn.LayerNorm(width, eps=eps, bias=bias)
+    return ShiftedRMSNorm(width, eps=eps) if shifted else nn.RMSNorm(width, eps=eps)
+
+
+def deepnorm(
+    side: Literal["encoder", "decoder"], *, encoder_layers: int = 0, decoder_layers: int = 0
+) -> tuple[float, float]:
+    """alpha and beta of one side (arXiv:2203.00555, figure 2); a stack alone has no layers on the other side."""
+    N, M = encoder_layers, decoder_layers
+    if not N or not M:
+        layers = N + M
+        return (2 * layers) ** 0.25, (8 * layers) ** -0.25
+    if side == "encoder":
+        return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)
+    return (3 * M) ** 0.25, (12 * M) ** -0.25
+
+
+def start(weight: Tensor, std: float | None, gain: float = 1.0) -> None:
+    """Fills a weight (out, in): normal of this spread, or Glorot's by its sizes where none is given; times the gain."""
+    with torch.no_grad():
+        if std is None:
+            nn.init.xavier_normal_(weight, gain=gain)
+        else:
+            nn.init.normal_(weight, std=std * gain)

@@ -1,0 +1,168 @@
+"""The whole model: what it prints, and that compile, meta device, checkpointing and FSDP2 change no number of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from ropewalk import positions
+from ropewalk.models import PRESETS, Transformer, TransformerConfig, preset
+from ropewalk.nn import Draw
+from tests.closeness import assert_close
+from tests.encodings.rows import ROWS, Row
+
+SMALL = {"vocabulary": 37, "width": 32, "heads": 4, "key_heads": 4, "hidden": 64}
+
+
+def small(name: str, **changes: object) -> TransformerConfig:
+    layers: object = 2
+    if name == "t5":
+        both = {"count": 2, "pattern": ["both"], "kinds": {"both": {"encoding": {"kind": "t5", "bidirectional": True}}}}
+        layers = {"encoder": both, "decoder": 2}
+    return preset(name, **{**SMALL, "layers": layers, **changes})
+
+
+def loss_of(model: Transformer, tokens: Tensor, **told: object) -> Tensor:
+    told = {"source": tokens.flip(1), **told} if model.config.stack == "encoder-decoder" else told
+    return F.cross_entropy(model(tokens, **told).flatten(0, 1).float(), tokens.flatten())
+
+
+def gradients(model: Transformer, tokens: Tensor, run=loss_of) -> dict[str, Tensor]:
+    model.zero_grad()
+    loss = run(model, tokens)
+    loss.backward()
+    return {"loss": loss.detach(), **{name: p.grad.clone() for name, p in model.named_parameters()}}
+
+
+def same(want: dict[str, Tensor], got: dict[str, Tensor], bound: float = 1e-6) -> None:
+    assert want.keys() == got.keys()
+    for name, value in want.items():
+        assert_close(name, value, got[name], bound)
+
+
+@pytest.fixture
+def tokens() -> Tensor:
+    return torch.randint(0, 37, (2, 12), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_compiled_whole(name: str, tokens: Tensor) -> None:
+    torch._dynamo.reset()
+    model = Transformer(small(name)).eval()
+    want = gradients(model, tokens)
+    compiled = torch.compile(loss_of, fullgraph=True, backend="aot_eager")
+    same(want, gradients(model, tokens, compiled))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_meta_then_filled(name: str, tokens: Tensor) -> None:
+    torch.manual_seed(0)
+    fresh = Transformer(small(name)).eval()
+    with torch.device("meta"):
+        hollow = Transformer(small(name))
+    filled = hollow.to_empty(device="cpu").eval()
+    filled.load_state_dict(fresh.state_dict(), strict=True)
+    same(gradients(fresh, tokens), gradients(filled, tokens), 0.0)
+    assert list(fresh.buffers()) == []
+    for parameter in filled.parameters():
+        nn.init.constant_(parameter, torch.nan)
+    filled.reset_parameters()
+    assert all(torch.isfinite(parameter).all() for parameter in filled.parameters())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_activation_checkpointing(name: str, tokens: Tensor) -> None:
+    """Blocks computed again in the backward pass, dropout on: the coins fall the same way."""
+    model = Transformer(small(name, dropout={"residual": 0.2, "attention": 0.2, "embedding": 0.1})).train()
+    draw = Draw(seed=3, step=5, sample=torch.tensor([10, 11]))
+    want = gradients(model, tokens, partial(loss_of, draw=draw))
+    for stack in (model.encoder, model.decoder):
+        for block in stack.blocks if stack is not None else ():
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+    same(want, gradients(model, tokens, partial(loss_of, draw=draw)))
+
+
+def test_fsdp2_on_two_ranks() -> None:
+    worker = Path(__file__).with_name("fsdp_worker.py")
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(worker)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("as on one rank") == 2 * len(PRESETS), done.stdout
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_every_encoding_in_a_model(row: Row, tokens: Tensor) -> None:
+    """Packed documents in the whole model equal each alone, and a gradient reaches every parameter."""
+    config = TransformerConfig(
+        **{**SMALL, "width": 64}, layers=2, tie=False, encoding={"kind": row.kind, **row.settings}
+    )
+    model = Transformer(config).eval()
+    at = positions.packed([[5, 7], [12]], limit=4096)
+    out = model(tokens, at)
+    alone = model(tokens[:1, 5:], positions.plain(7, limit=4096))
+    assert_close(str(row), alone[0], out[0, 5:], 2e-5 * max(1.0, alone.abs().max().item()))
+    out.square().mean().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_layers_of_several_kinds() -> None:
+    """Local layers in a ring of their window, global ones without positions: a decoder of 2026."""
+    layers = {
+        "count": 4,
+        "pattern": ["local", "local", "local", "global"],
+        "kinds": {"local": {"window": 3}, "global": {"encoding": {"kind": "temperature", "trained": 8}}},
+    }
+    model = Transformer(TransformerConfig(**SMALL, layers=layers, qk_norm=True, soft_cap=5.0, sink=True)).eval()
+    assert [layer.kind for layer in model.plan.layers] == ["rope", "rope", "rope", "temperature"]
+    assert [rule.window for rule in model.decoder.rules] == [3, 3, 3, None]
+    tokens = torch.randint(0, 37, (2, 20))
+    with torch.no_grad():
+        want = model(tokens, positions.plain(20, batch=2, limit=64))
+        cache = model.cache(2, 20, limit=64)
+        assert [layer.capacity for layer in cache.layers] == [3, 3, 3, 20]
+        steps = [
+            model(tokens[:, t : t + 1], positions.plain(1, batch=2, start=t, limit=64), cache=cache) for t in range(20)
+        ]
+    assert_close("decoded", want, torch.cat(steps, dim=1), 1e-5)
+
+
+def test_a_changed_plan_is_refused_by_the_cache() -> None:
+    yarn = {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2, "trained": 16}}
+    model = Transformer(TransformerConfig(**SMALL, layers=1, encoding=yarn)).eval()
+    cache = model.cache(1, 30, limit=30)
+    with pytest.raises(ValueError, match="rotated under plan"):
+        model(torch.zeros(1, 2, dtype=torch.int64), positions.plain(2, limit=31), cache=cache)
+
+
+def test_printing_says_what_it_is() -> None:
+    model = Transformer(small("t5"))
+    said = repr(model)
+    count = sum(p.numel() for p in model.parameters())
+    assert said.splitlines()[0] == f"Transformer, encoder-decoder, {count:,} parameters"
+    assert "rms norm, pre; relu of 64; 37 tokens" in said
+    assert "encoder: 2 layers" in said
+
+
+def test_errors_name_what_to_do() -> None:
+    with pytest.raises(ValueError, match="no preset 'gpt3': vaswani2017, bert"):
+        preset("gpt3")
+    decoder, both = Transformer(small("llama")), Transformer(small("t5")).eval()
+    with pytest.raises(ValueError, match="has no encoder"):
+        decoder.encode(torch.zeros(1, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="pass source tokens"):
+        both(torch.zeros(1, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="only a decoder has a cache"):
+        Transformer(small("bert")).cache(1, 4, limit=4)
+    with pytest.raises(ValueError, match="tie=false"):
+        Transformer(TransformerConfig(**SMALL, encoding={"kind": "sinusoidal", "combine": "concat"}))

@@ -1,0 +1,81 @@
+"""Dropout's coins: a function of seed, step, sample and place, whatever the batch, the order or the rank."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ropewalk import positions
+from ropewalk.attention import Rule, attend
+from ropewalk.encodings import ALiBi
+from ropewalk.nn import Draw, Dropout
+from tests.closeness import assert_close
+
+
+def draw(samples: list[int], seed: int = 1, step: int = 2) -> Draw:
+    return Draw(seed, step, torch.tensor(samples))
+
+
+def coins(samples: list[int], at: positions.Positions, place: int = 0, **told: int) -> torch.Tensor:
+    x = torch.ones(len(samples), at.shape[1], 32)
+    return Dropout(0.25, place)(x, draw(samples, **told), at)
+
+
+def test_the_rate_and_the_scale() -> None:
+    out = coins(list(range(64)), positions.plain(100, batch=64))
+    assert out.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
+    assert (out == 0).float().mean().item() == pytest.approx(0.25, abs=0.003)
+    for axis in ((0, 1), (0, 2), (1, 2)):  # no sample, position or feature is luckier than another
+        assert (out == 0).float().mean(axis).std().item() < 0.02
+
+
+def test_another_batch_another_order_another_shard_draw_the_same() -> None:
+    at = positions.plain(20, batch=3)
+    whole = coins([7, 8, 9], at)
+    assert torch.equal(coins([9], positions.plain(20)), whole[2:])
+    shuffle = torch.randperm(20)
+    assert torch.equal(coins([7, 8, 9], at.take(shuffle)), whole[:, shuffle])
+
+
+@pytest.mark.parametrize("change", [{"seed": 5}, {"step": 3}, {"place": 4}])
+def test_each_number_matters(change: dict) -> None:
+    at = positions.plain(20)
+    one, other = coins([7], at), coins([7], at, **change)
+    agree = (one == other).float().mean().item()
+    assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.08), "independent coins agree this often"
+
+
+def test_documents_of_one_row_draw_apart() -> None:
+    out = coins([3], positions.packed([[20, 20]]))
+    assert not torch.equal(out[:, :20], out[:, 20:])
+
+
+def test_evaluation_and_rate_zero_change_nothing() -> None:
+    x, at = torch.randn(1, 4, 8), positions.plain(4)
+    assert Dropout(0.5).eval()(x, None, at) is x
+    assert Dropout(0.0)(x, None, at) is x
+    with pytest.raises(ValueError, match="needs draw"):
+        Dropout(0.5)(x, None, at)
+    with pytest.raises(ValueError, match=r"\[0, 1\)"):
+        Dropout(1.0)
+
+
+def test_attention_weights_tiled_and_dense_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ropewalk.attention.tiled.TILE", 2**8)
+    monkeypatch.setattr("ropewalk.attention.tiled.FEWEST", 3)
+    dropout = Dropout(0.3)
+    found = {}
+    for backend in ("eager", "tiled"):
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(3, heads, 20, 8, requires_grad=True) for heads in (4, 2, 2))
+        signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
+        out = attend(q, k, v, signal, Rule(), keep=dropout.of_scores(draw([4, 5, 6])), backend=backend)
+        (out * torch.randn_like(out)).sum().backward()
+        found[backend] = [out.detach(), q.grad, k.grad, v.grad]
+    for want, got in zip(*found.values(), strict=True):
+        assert_close("dropped", want, got, 3e-6 * max(1.0, want.abs().max().item()))
+    part = slice(2, 4)  # a rank with half the heads
+    signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
+    keep = dropout.of_scores(draw([4, 5, 6]))
+    got = attend(q[:, part], k[:, 1:], v[:, 1:], signal, Rule(), keep=keep, first_head=2)
+    assert_close("rank", found["eager"][0][:, part], got, 2e-6)
