@@ -145,6 +145,18 @@ def test_a_changed_plan_is_refused_by_the_cache() -> None:
         model(torch.zeros(1, 2, dtype=torch.int64), positions.plain(2, limit=31), cache=cache)
 
 
+def test_weights_start_as_the_config_says() -> None:
+    """The parts' own starts hold in the whole model: DeepNorm's beta on the values, no more on the queries."""
+    wide = {**SMALL, "width": 256, "hidden": 256, "layers": 8}
+    torch.manual_seed(0)
+    attention = Transformer(preset("gpt2", **wide, std=0.05)).decoder.blocks[3].attention
+    assert attention.qkv.weight.std().item() == pytest.approx(0.05, rel=0.02)
+    assert not attention.qkv.bias.any()
+    config = TransformerConfig(**wide, std=None, fused=False, norm={"kind": "layer", "placement": "deep"})
+    attention = Transformer(config).decoder.blocks[3].attention
+    assert (attention.v.weight.std() / attention.q.weight.std()).item() == pytest.approx(64**-0.25, rel=0.02)
+
+
 def test_printing_says_what_it_is() -> None:
     model = Transformer(small("t5"))
     said = repr(model)

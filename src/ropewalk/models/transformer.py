@@ -52,7 +52,8 @@ class Transformer(nn.Module):
     def reset_parameters(self) -> None:
         # Scaled up on the way in, a table that is also the output map must start small enough for both.
         std = self.config.width**-0.5 if self.config.std is None or self.config.scale_embedding else self.config.std
-        for module in self.modules():
+        # Children first: an attention knows how its linear maps start, they themselves do not.
+        for module in reversed(list(self.modules())):
             if module is not self and (reset := getattr(module, "reset_parameters", None)) is not None:
                 reset()
         nn.init.normal_(self.tokens.weight, std=std)
