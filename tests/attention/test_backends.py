@@ -226,6 +226,20 @@ def test_compiled_flex_equals_eager(kind: str) -> None:
         assert_close(kind, want, flex.attend(q, k, v, score, compiled=True), 2e-6)
 
 
+def test_t5_gradient_of_tiles_is_the_dense_one_at_512() -> None:
+    """The table's gradient sums over 8 x 512 x 512 scores; against the dense reference in float64."""
+    found = {}
+    for backend, dtype in (("eager", torch.float64), ("tiled", torch.float32)):
+        torch.manual_seed(0)
+        encoding = encodings.build("t5", heads=8).to(dtype)
+        q, k, v, g = (torch.randn(1, 8, 512, 64).to(dtype).requires_grad_() for _ in range(4))
+        out = attend(q, k, v, encoding.at(positions.plain(512)), Rule(), backend=backend)
+        (out * g.detach()).sum().backward()
+        found[backend] = [out.detach(), encoding.weight.grad, q.grad, k.grad, v.grad]
+    for name, want, got in zip(("out", "table", "q", "k", "v"), *found.values(), strict=True):
+        assert_close(name, want, got, 1e-6 * max(1.0, want.abs().max().item()))
+
+
 @pytest.mark.parametrize("kind", ["alibi", "t5"])
 def test_bias_at_16384_in_a_gibibyte(kind: str) -> None:
     """Forward and backward at L = S = 16,384, 8 heads of 64, in a process of its own whose memory is read."""

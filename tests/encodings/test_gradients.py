@@ -20,12 +20,12 @@ def whole_pass(encoding: Encoding, backend: str):
     """All sites at once as a function of the parameters and the inputs."""
     names = [name for name, _ in encoding.named_parameters()]
 
-    def run(tokens: Tensor, q: Tensor, k: Tensor, v: Tensor, *values: Tensor) -> tuple[Tensor, Tensor]:
-        def inside() -> tuple[Tensor, Tensor]:
+    def run(tokens: Tensor, q: Tensor, k: Tensor, v: Tensor, *values: Tensor) -> Tensor:
+        def inside() -> Tensor:
             signal = encoding.at(positions.of(torch.tensor(PLACES), limit=LIMIT))
             turned = prepare(q, k, signal)
             out = attend(*turned, v, signal, Rule(), backend=backend, strict=True)
-            return few(signal.embed(tokens)), few(out)
+            return torch.cat([few(signal.embed(tokens)), few(out)])
 
         return torch.func.functional_call(
             Call(encoding, inside), dict(zip((f"encoding.{n}" for n in names), values, strict=True)), ()
@@ -44,7 +44,7 @@ class Call(torch.nn.Module):
         super().__init__()
         self.encoding, self.inside = encoding, inside
 
-    def forward(self) -> tuple[Tensor, Tensor]:
+    def forward(self) -> Tensor:
         return self.inside()
 
 

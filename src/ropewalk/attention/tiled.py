@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from ropewalk.attention.score import Score, precise
 from ropewalk.encodings import Signal
+from ropewalk.phase import WITHOUT_FLOAT64
 from ropewalk.positions import Positions
 
 TILE = 2**22
@@ -77,8 +78,8 @@ class _Tiled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads_out: Tensor) -> tuple[Tensor | None, ...]:
         (grad_out,) = grads_out
-        q, k, v, sink, out, log_sum, *learned = ctx.saved_tensors
-        score, learned = _with_own_leaves(ctx.how, learned)
+        q, k, v, sink, out, log_sum, *saved = ctx.saved_tensors
+        score, learned = _with_own_leaves(ctx.how, saved)
         wide, G = precise(q.dtype), k.shape[1]
         dq, dk, dv = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (q, k, v))
         d_sink = None if sink is None else torch.zeros_like(sink, dtype=wide)
@@ -108,7 +109,8 @@ class _Tiled(torch.autograd.Function):
             dq[rows, :, queries] = d_products.matmul(k[rows, :, keys].to(wide)).view(*weights.shape[:3], -1)
             dk[rows, :, keys] += d_products.mT @ _grouped(q[rows, :, queries].to(wide), G)
         sink_grad = None if sink is None or d_sink is None else d_sink.to(sink.dtype)
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), sink_grad, None, *d_learned
+        narrowed = [None if x is None else x.to(like.dtype) for x, like in zip(d_learned, saved, strict=True)]
+        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), sink_grad, None, *narrowed
 
 
 def _tiles(q: Tensor, k: Tensor, score: Score) -> Iterator[tuple[Tile, Positions, Positions, Tensor]]:
@@ -167,9 +169,14 @@ def _logits(
 
 
 def _with_own_leaves(how: tuple[Score, list[Any], Any], saved: list[Tensor]) -> tuple[Score, list[Tensor]]:
-    """The score on detached copies of its learned tensors, so that a tile's gradient stops there."""
+    """The score on detached copies of its learned tensors, so that a tile's gradient stops there.
+
+    In float64: a bucket of T5's table gathers hundreds of thousands of scores one after the other, which in float32
+    costs its gradient two digits.
+    """
     score, leaves, shape = how
-    fresh = [x.detach().requires_grad_() for x in saved]
+    fresh = [x.detach().to(x.dtype if x.device.type in WITHOUT_FLOAT64 else torch.float64) for x in saved]
+    fresh = [x.requires_grad_() for x in fresh]
     left = iter(fresh)
     table = [next(left) if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
     signal = score.signal
