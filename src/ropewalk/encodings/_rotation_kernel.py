@@ -2,15 +2,15 @@
 
     for each position, for each head:  out = (a cos - b sin, b cos + a sin)                       arXiv:2104.09864
 
-Where we differ from compiling that formula as it stands: Inductor would put heads outside and stream the whole table
-from memory once for each; it would compile again for other strides, modes and sizes of 1; and it cannot vectorise
-pairs of neighbours. Here it is compiled once for a dtype, a layout and a width, whatever the shapes.
+Where we differ from torch.compile on that formula: Inductor would put heads outside and stream the whole table from
+memory once for each; Dynamo would compile again for other strides, modes and sizes of 1, and takes longer to call than
+a short kernel to run; and pairs of neighbours would not vectorise. So Inductor gets a graph written for it, once for a
+dtype, a layout and a width, whatever the shapes.
 """
 
 from __future__ import annotations
 
 import sys
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -28,15 +28,23 @@ def compiled(x: Tensor, cos: Tensor, sin: Tensor, layout: str, formula: Callable
         if "formula" not in _KERNELS:
             _KERNELS["formula"] = torch.compile(formula, dynamic=True, fullgraph=True)
         return _KERNELS["formula"](x, cos, sin, layout)
-    B, _, L, K = x.shape
+    # Any stride but the last one is a number given to the kernel.
+    x, cos, sin = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, cos, sin))
+    B, H, L, K = x.shape
     pairs = cos.shape[-1]
     R = 2 * pairs
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    source, target = x[..., :R], out.transpose(1, 2)[..., :R]
-    if cos.shape[0] != B or cos.shape[2] != L:
-        cos, sin = cos.expand(B, -1, L, -1), sin.expand(B, -1, L, -1)
+    source, target = x, out
+    if R < K:
+        out[..., R:] = x[..., R:]
+        source, target = x[..., :R], out[..., :R]
+    heads = _at_once(H) if x.stride(1) > x.stride(2) and cos.shape[0] == 1 else H
+    if heads < H and (B == 1 or x.stride(0) == H * x.stride(1)):
+        source, target = source.view(-1, heads, L, R), target.view(-1, heads, L, R)
+    cos, sin = (table.expand(len(source), -1, L, -1) for table in (cos, sin))
+    target = target.transpose(1, 2)
     if layout == "half":
-        # The second half by way of DLPack: of two outputs in one storage, torch.compile would copy the whole storage.
+        # The second half by way of DLPack: of two outputs in one storage, the compiler would copy the whole storage.
         twin = from_dlpack(to_dlpack(target))
         body, parts = _half, (source, cos, sin, target[..., :pairs], twin[..., pairs:])
     else:
@@ -45,52 +53,50 @@ def compiled(x: Tensor, cos: Tensor, sin: Tensor, layout: str, formula: Callable
     key = (body, x.dtype, cos.dtype, pairs)
     if key not in _KERNELS:
         _KERNELS[key] = _compile(body, parts)
-    try:
-        _KERNELS[key](*parts)
-    except AssertionError:  # after torch._dynamo.reset() it was compiled again, for the one shape it then saw
-        _KERNELS[key] = _compile(body, parts)
-        _KERNELS[key](*parts)
-    if R < K:
-        out[..., R:] = x[..., R:]
+    _KERNELS[key](*parts)
     return out
 
 
-def _compile(body: Callable[..., None], parts: tuple[Tensor, ...]) -> Callable[..., None]:
+def _at_once(H: int) -> int:
+    """Heads inside the loop over positions: more than 8 are more streams than a core can fetch ahead."""
+    heads = max(divisor for divisor in range(1, 9) if H % divisor == 0)
+    return heads if heads >= 4 else H
+
+
+def _compile(body: Callable[..., None], parts: tuple[Tensor, ...]) -> Callable[..., Any]:
     """One kernel for every B, H and L and every stride.
 
-    It is traced on sizes and strides that have no relation to one another, so that each becomes a number given at run
-    time. Such a kernel fits every call of its dtypes and widths; Dynamo's guards would only compile it again, and are
-    left out. The kernel itself still checks its sizes. It gets a code object of its own: Dynamo keeps kernels by those.
+    It is traced on sizes and strides that have no relation to one another: each then is a number given at run time.
     """
+    import torch._dynamo
+    import torch._inductor
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    if torch._dynamo.config.disable:
+        raise RuntimeError("torch.compile is disabled in this process")
     sizes = [(3, 11, 1021), (3, 1, 1021), (3, 1, 1021), (3, 1021, 11), (3, 1021, 11)]
-    options: dict[str, Any] = {
-        "pick_loop_orders": False,  # positions outside, heads inside, as written: a row of the table serves all heads
-        "size_asserts": True,
-        "guard_filter_fn": lambda guards: [False for _ in guards],
-    }
-    function = types.FunctionType(body.__code__.replace(), globals())
-    kernel = torch.compile(function, dynamic=True, fullgraph=True, options=options)
     examples = []
     with torch.inference_mode(False), torch.no_grad():
-        for odd, (part, (B, first, second)) in enumerate(zip(parts, sizes, strict=False), 1):
+        for odd, (part, (outer, middle, inner)) in enumerate(zip(parts, sizes, strict=False), 1):
             width = part.shape[-1]
-            inner = width + 10 * odd
-            outer = inner * second + 10 * odd + 2
-            strides = (outer * first + 10 * odd + 4, outer, inner, 1)
-            examples.append(torch.empty_strided((B, first, second, width), strides, dtype=part.dtype, device="cpu"))
-            torch._dynamo.mark_static(examples[-1], 3)
-        kernel(*examples)
-    return kernel
+            steps = [width + 10 * odd, 1]
+            steps.insert(0, steps[0] * inner + 10 * odd + 2)
+            steps.insert(0, steps[0] * middle + 10 * odd + 4)
+            examples.append(torch.empty_strided((outer, middle, inner, width), steps, dtype=part.dtype, device="cpu"))
+        graph = make_fx(body, tracing_mode="symbolic")(*examples)
+        symbolic = [node.meta["val"] for node in graph.graph.find_nodes(op="placeholder")]
+        # Loops as written, positions outside and heads inside: a row of the table then serves the heads from cache.
+        return torch._inductor.compile(graph, symbolic, options={"pick_loop_orders": False, "size_asserts": True})
 
 
-def _positions_first(*tensors: Tensor) -> tuple[Tensor, ...]:
-    if not torch.compiler.is_compiling():
-        raise RuntimeError("torch.compile is disabled in this process")
-    return tuple(t.transpose(1, 2) for t in tensors)
+def _positions_first(x: Tensor, cos: Tensor, sin: Tensor, *outs: Tensor) -> tuple[Tensor, ...]:
+    for tensor in (x, cos, sin, *outs):
+        int(tensor.shape[-1])  # makes the width a constant of the kernel
+    return tuple(tensor.transpose(1, 2) for tensor in (x, cos, sin))
 
 
 def _half(x: Tensor, cos: Tensor, sin: Tensor, first: Tensor, second: Tensor) -> None:
-    x, cos, sin = _positions_first(x, cos, sin)
+    x, cos, sin = _positions_first(x, cos, sin, first, second)
     a, b = x.to(cos.dtype).chunk(2, -1)
     first.copy_(a * cos - b * sin)
     second.copy_(b * cos + a * sin)
@@ -98,7 +104,7 @@ def _half(x: Tensor, cos: Tensor, sin: Tensor, first: Tensor, second: Tensor) ->
 
 def _pairs16(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
     """Two bfloat16 seen as one int32, the first in its low bits."""
-    x, cos, sin = _positions_first(x, cos, sin)
+    x, cos, sin = _positions_first(x, cos, sin, out)
     a, b = (x << 16).view(torch.float32), (x & HIGH).view(torch.float32)
     out.copy_((_rounded(a * cos - b * sin) >> 16 & 0xFFFF) | (_rounded(b * cos + a * sin) & HIGH))
 
@@ -111,9 +117,9 @@ def _rounded(x: Tensor) -> Tensor:
 
 def _pairs32(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
     """Two float32 seen as one int64, the first in its low bits."""
-    x, cos, sin = _positions_first(x, cos, sin)
+    x, cos, sin = _positions_first(x, cos, sin, out)
     a, b = x.to(torch.int32).view(torch.float32), (x >> 32).to(torch.int32).view(torch.float32)
-    low, high = ((y.view(torch.int32).to(torch.int64)) for y in (a * cos - b * sin, b * cos + a * sin))
+    low, high = (y.view(torch.int32).to(torch.int64) for y in (a * cos - b * sin, b * cos + a * sin))
     out.copy_((low & 0xFFFFFFFF) | (high << 32))
 
 

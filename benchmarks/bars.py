@@ -1,0 +1,73 @@
+"""What every benchmark says and how: bars with a bound, the verdict first, JSON on request, and 1 as exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# With its defaults, malloc maps every large tensor afresh. The page faults cost more than the copy and would flatter
+# everything that is measured against it.
+MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
+
+
+def bar(value: float, bound: float, *, at_least: bool) -> dict[str, Any]:
+    return {"value": round(value, 3), "bound": bound, "holds": value >= bound if at_least else value <= bound}
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    import torch
+
+    import ropewalk
+
+    found = {"python": platform.python_version(), "torch": torch.__version__, "ropewalk": ropewalk.__version__}
+    found |= {"threads": str(torch.get_num_threads()), "vectors": torch.backends.cpu.get_cpu_capability()}
+    for package in packages:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "absent"
+    return found
+
+
+def main(about: str | None, run: Callable[[int], dict[str, Any]], *, rounds: int) -> int:
+    """run(rounds) -> {"bars", "measured", "versions"}."""
+    options = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rounds", type=int, default=rounds)
+    options.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = options.parse_args()
+    if any(os.environ.get(name) != value for name, value in MALLOC.items()):
+        os.execve(sys.executable, sys.orig_argv, os.environ | MALLOC)
+    warnings.simplefilter("ignore")
+    result = run(given.rounds)
+    if given.json:
+        json.dump(result, sys.stdout, indent=2)
+        print()
+    else:
+        show(result)
+    return 0 if all(each["holds"] for each in result["bars"].values()) else 1
+
+
+def show(result: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    broken = [name for name, each in result["bars"].items() if not each["holds"]]
+    console.print(f"{len(result['bars'])} bars, all hold" if not broken else f"{len(broken)} bars do not hold")
+    table = Table("bar", "measured", "bound", "")
+    for name, each in result["bars"].items():
+        table.add_row(name, f"{each['value']:.2f}", f"{each['bound']:.2f}", "" if each["holds"] else "[red]broken[/]")
+    console.print(table)
+    table = Table("measured", "")
+    for name, value in result["measured"].items():
+        table.add_row(name, f"{value:.3f}")
+    console.print(table)
+    console.print(", ".join(f"{name} {version}" for name, version in result["versions"].items()), highlight=False)
+    console.print(f"again: python {' '.join(sys.orig_argv[1:])}", highlight=False)
