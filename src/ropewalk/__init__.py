@@ -26,6 +26,8 @@ _HOME = {
     "Transformer": "ropewalk.models",
     "TransformerConfig": "ropewalk.models",
     "attend": "ropewalk.attention",
+    "complete": "ropewalk.models",
+    "generate": "ropewalk.models",
     "preset": "ropewalk.models",
 }
 _MODULES = ("attention", "encodings", "positions", "scaling")

@@ -143,6 +143,11 @@ def test_compiled_is_the_formula_bit_for_bit_and_compiles_once(
     alone = compiled(x, cos, sin, layout, plain)
     torch.set_num_threads(threads)
     assert same_bits(want, alone)
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(torch.bfloat16).to(dtype).view(1, 16, 64, 64)
+    cos, sin = tables(1, 64, 32)
+    want, got = plain(every, cos, sin, layout), compiled(every, cos, sin, layout, plain)
+    assert torch.equal(want.isnan(), got.isnan())
+    assert same_bits(want.nan_to_num(0, torch.inf, -torch.inf), got.nan_to_num(0, torch.inf, -torch.inf))
     tiny = torch.full((1, 2, 3, 64), 1e-39).to(dtype)
     ones = torch.ones(1, 1, 3, 32)
     assert same_bits(tiny, compiled(tiny, ones, 0 * ones, layout, plain)), "subnormal numbers were flushed to zero"
@@ -162,6 +167,7 @@ def assert_special_numbers(layout: str, dtype: torch.dtype, way: Any) -> None:
     x[0, 0, 0, 9] = torch.finfo(dtype).max
     cos, sin = tables(1, 3, 32, dtype)
     sin[..., :9] = 0
+    cos[..., 30] = torch.nan
     want, got = plain(x, cos, sin, layout), way(x, cos, sin, layout)
     assert torch.equal(want.isnan(), got.isnan())
     assert torch.equal(want.nan_to_num(0, torch.inf, -torch.inf), got.nan_to_num(0, torch.inf, -torch.inf))

@@ -125,7 +125,7 @@ class Transformer(nn.Module):
         """Room for `capacity` tokens a row, below position `limit`, and the keys of a memory, computed once."""
         if self.decoder is None:
             raise ValueError("an encoder sees its whole text at once; only a decoder has a cache")
-        config, weight = self.config, self.tokens.weight
+        config, weight, kind = self.config, self.tokens.weight, self.tokens.weight.device.type
         layers = [
             LayerCache(
                 batch,
@@ -136,7 +136,7 @@ class Transformer(nn.Module):
                 limit=limit,
                 rule=rule,
                 slack=slack,
-                dtype=weight.dtype if not torch.is_autocast_enabled(weight.device.type) else torch.bfloat16,
+                dtype=torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype,
                 device=weight.device,
             )
             for rule in self.decoder.rules
