@@ -123,7 +123,7 @@ def test_layers_of_several_kinds() -> None:
         "pattern": ["local", "local", "local", "global"],
         "kinds": {"local": {"window": 3}, "global": {"encoding": {"kind": "temperature", "trained": 8}}},
     }
-    model = Transformer(TransformerConfig(**SMALL, layers=layers, qk_norm=True, soft_cap=5.0, sink=True)).eval()
+    model = Transformer(TransformerConfig(**SMALL, layers=layers, qk_norm="head", soft_cap=5.0, sink=True)).eval()
     assert [layer.kind for layer in model.plan.layers] == ["rope", "rope", "rope", "temperature"]
     assert [rule.window for rule in model.decoder.rules] == [3, 3, 3, None]
     tokens = torch.randint(0, 37, (2, 20))

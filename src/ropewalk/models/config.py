@@ -162,7 +162,10 @@ class TransformerConfig(Settings):
     hidden: Size = Field(default_factory=lambda given: matched_hidden(given["width"], given["activation"]))
     """Of the feed-forward network; 4 widths, or 8/3 of it under a gate, unless given."""
     bias: bool = False
-    """Of every linear map."""
+    """Of every linear map in the blocks, where the next three say nothing else."""
+    qkv_bias: bool = Field(default_factory=lambda given: given["bias"])
+    out_bias: bool = Field(default_factory=lambda given: given["bias"])
+    mlp_bias: bool = Field(default_factory=lambda given: given["bias"])
     fused: bool = True
     """Query, key and value weights are one matrix, gate and values of the feed-forward another."""
     scale: float | None = Field(default=None, gt=0)
@@ -171,16 +174,25 @@ class TransformerConfig(Settings):
     """On attention scores: cap * tanh(score / cap)."""
     sink: bool = False
     """A learned logit of attending to nothing, for each head."""
-    qk_norm: bool = False
-    """Queries and keys are normalised, head by head, before they are rotated."""
+    qk_norm: Literal["head", "width"] | None = None
+    """Queries and keys are normalised before they are rotated: head by head, or all heads of a token together."""
     scale_embedding: bool = False
     """Token vectors are multiplied by sqrt(width)."""
+    types: int = Field(default=0, ge=0, le=1_000)
+    """Kinds of text a token can belong to, each with a vector that is added to the token's (BERT)."""
     embedding_norm: bool = False
     """A norm on the token vectors, after positions are added (BERT, BLOOM)."""
     tie: bool = True
     """The output map is the token table."""
     scale_output: bool = False
     """The last vectors are multiplied by 1/sqrt(width) before a tied output map (T5)."""
+    output: bool = True
+    """False: a model without an output map, whose answer is its last vectors (sentence encoders)."""
+    output_transform: bool = False
+    """A linear map, the activation and a norm before the output map (BERT)."""
+    output_bias: bool = False
+    output_cap: float | None = Field(default=None, gt=0)
+    """On the logits: cap * tanh(logit / cap)."""
     dropout: DropoutConfig = DropoutConfig()
     std: float | None = Field(default=0.02, gt=0)
     """Spread of the initial weights; null: Glorot's, by their sizes."""

@@ -14,7 +14,7 @@ from ropewalk.attention import Cache, Rule
 from ropewalk.encodings import Encoding, build
 from ropewalk.encodings.none import NoPE
 from ropewalk.models.config import Side, TransformerConfig
-from ropewalk.nn import MLP, Attention, Block, Core, Draw, Dropout, Residual, deepnorm, norm
+from ropewalk.nn import MLP, AcrossHeads, Attention, Block, Core, Draw, Dropout, Residual, deepnorm, norm
 from ropewalk.positions import Positions
 
 PLACES = 8
@@ -35,12 +35,13 @@ class Stack(nn.Module):
         self.cross_encoding = NoPE() if cross else None
         first = 0 if side == "encoder" else 1 << 20
         self.dropout = Dropout(config.dropout.embedding, first)
-        self.embedding_norm = _norm(config) if config.embedding_norm else None
+        self.embedding_norm = token_norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(
             block(config, side, cross=cross, place=first + PLACES * (number + 1)) for number in range(len(layers))
         )
         # Where nothing normalises the residual stream itself, its end must be.
-        self.final_norm = _norm(config) if config.norm.placement in ("pre", "sandwich", "output", "parallel") else None
+        needs_norm = config.norm.placement in ("pre", "sandwich", "output", "parallel")
+        self.final_norm = token_norm(config) if needs_norm else None
 
     @property
     def kinds(self) -> list[Encoding]:
@@ -89,7 +90,11 @@ def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> 
     weights = {"std": config.std, "gain": beta}
 
     def attention(number: int, *, cross: bool = False) -> Attention:
-        head_norm = partial(norm, config.norm.kind, config.head_width, eps=config.norm.eps, bias=config.norm.bias)
+        def qk_norm(heads: int) -> nn.Module:
+            if config.qk_norm == "head":
+                return token_norm(config, config.head_width)
+            return AcrossHeads(token_norm(config, heads * config.head_width))
+
         return Attention(
             config.width,
             config.heads,
@@ -98,9 +103,9 @@ def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> 
             value_width=config.value_width,
             cross=cross,
             fused=config.fused,
-            bias=config.bias,
-            out_bias=config.bias,
-            qk_norm=head_norm if config.qk_norm else None,
+            bias=config.qkv_bias,
+            out_bias=config.out_bias,
+            qk_norm=qk_norm if config.qk_norm else None,
             core=Core(
                 config.heads,
                 scale=config.scale,
@@ -114,15 +119,15 @@ def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> 
 
     return Block(
         attention(3),
-        MLP(config.width, config.hidden, config.activation, bias=config.bias, fused=config.fused, **weights),
+        MLP(config.width, config.hidden, config.activation, bias=config.mlp_bias, fused=config.fused, **weights),
         lambda number: Residual(
-            config.norm.placement, partial(_norm, config), Dropout(config.dropout.residual, place + number), alpha
+            config.norm.placement, partial(token_norm, config), Dropout(config.dropout.residual, place + number), alpha
         ),
         cross=attention(4, cross=True) if cross else None,
         shared_norm=config.norm.shared,
     )
 
 
-def _norm(config: TransformerConfig) -> nn.Module:
+def token_norm(config: TransformerConfig, width: int | None = None) -> nn.Module:
     chosen = config.norm
-    return norm(chosen.kind, config.width, eps=chosen.eps, bias=chosen.bias, shifted=chosen.shifted)
+    return norm(chosen.kind, width or config.width, eps=chosen.eps, bias=chosen.bias, shifted=chosen.shifted)

@@ -18,8 +18,9 @@ from torch.nn import functional as F
 from ropewalk import positions
 from ropewalk.attention import Cache, LayerCache
 from ropewalk.models.config import TransformerConfig
-from ropewalk.models.stack import Stack
+from ropewalk.models.stack import Stack, token_norm
 from ropewalk.nn import Draw
+from ropewalk.nn.activation import PLAIN
 from ropewalk.plan import Plan
 from ropewalk.positions import Positions
 
@@ -29,6 +30,18 @@ class Memory(NamedTuple):
 
     x: Tensor  # (B, S, D)
     at: Positions
+
+
+class Transform(nn.Module):
+    """What some encoders do before their output map: norm(act(x W + b))."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(config.width, config.width), token_norm(config)
+        self.act = PLAIN[config.activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.act(self.linear(x)))
 
 
 class Transformer(nn.Module):
@@ -45,7 +58,10 @@ class Transformer(nn.Module):
             raise ValueError(
                 f"token vectors of {width} features cannot be the output map of width {config.width}: tie=false"
             )
-        self.head = None if config.tie else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.types = nn.Embedding(config.types, width) if config.types else None
+        self.transform = Transform(config) if config.output_transform else None
+        self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
+        self.head = None if config.tie or not config.output else nn.Linear(config.width, config.vocabulary, bias=False)
         self.plans = {name: config.plan(name) for name in config.sides}
         self.reset_parameters()
 
@@ -57,6 +73,10 @@ class Transformer(nn.Module):
             if module is not self and (reset := getattr(module, "reset_parameters", None)) is not None:
                 reset()
         nn.init.normal_(self.tokens.weight, std=std)
+        if self.types is not None:
+            nn.init.normal_(self.types.weight, std=std)
+        if self.output_bias is not None:
+            nn.init.zeros_(self.output_bias)
         if self.head is not None:
             nn.init.normal_(self.head.weight, std=std)
 
@@ -65,30 +85,43 @@ class Transformer(nn.Module):
         """What the positions resolve to, of the stack that speaks: the decoder, or an encoder alone."""
         return self.plans[self.config.sides[-1]]
 
-    def embed(self, tokens: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor, types: Tensor | None = None) -> Tensor:
         x = self.tokens(tokens)
-        return x * self.config.width**0.5 if self.config.scale_embedding else x
+        x = x * self.config.width**0.5 if self.config.scale_embedding else x
+        if self.types is None:
+            if types is not None:
+                raise ValueError("this model knows no types of text (types: 0); leave them out")
+            return x
+        return x + (self.types.weight[0] if types is None else self.types(types))
 
-    def encode(self, tokens: Tensor, at: Positions | None = None, *, draw: Draw | None = None) -> Memory:
+    def encode(
+        self,
+        tokens: Tensor,
+        at: Positions | None = None,
+        *,
+        types: Tensor | None = None,
+        draw: Draw | None = None,
+    ) -> Memory:
         if self.encoder is None:
             raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
         at = _plain(tokens) if at is None else at
-        return Memory(self.encoder(self.embed(tokens), at, draw=draw), at)
+        return Memory(self.encoder(self.embed(tokens, types), at, draw=draw), at)
 
     def hidden(
         self,
         tokens: Tensor,
         at: Positions | None = None,
         *,
+        types: Tensor | None = None,
         source: Tensor | None = None,
         source_at: Positions | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
         draw: Draw | None = None,
     ) -> Tensor:
-        """(B, L) tokens -> (B, L, D), what the output map reads."""
+        """(B, L) tokens -> (B, L, D), what the output map reads. types: which text a token is of (BERT)."""
         if self.decoder is None:
-            return self.encode(tokens, at, draw=draw).x
+            return self.encode(tokens, at, types=types, draw=draw).x
         if source is not None:
             memory = self.encode(source, source_at, draw=draw)
         if self.encoder is not None and memory is None and not (cache and cache.cross):
@@ -99,27 +132,37 @@ class Transformer(nn.Module):
         x, where = (None, None) if memory is None else memory
         if where is None and cache is not None and cache.cross:
             where = cache.cross[0].read()[2]
-        return self.decoder(self.embed(tokens), at, memory=x, memory_at=where, cache=cache, draw=draw)
+        return self.decoder(self.embed(tokens, types), at, memory=x, memory_at=where, cache=cache, draw=draw)
 
     def forward(
         self,
         tokens: Tensor,
         at: Positions | None = None,
         *,
+        types: Tensor | None = None,
         source: Tensor | None = None,
         source_at: Positions | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
         draw: Draw | None = None,
     ) -> Tensor:
-        """(B, L) tokens -> (B, L, vocabulary), the logits of what stands there (encoder) or comes next (decoder)."""
-        x = self.hidden(tokens, at, source=source, source_at=source_at, memory=memory, cache=cache, draw=draw)
-        return self.output(x)
+        """(B, L) tokens -> (B, L, vocabulary), the logits of what stands there (encoder) or comes next (decoder).
+
+        A model without an output map (`output: false`) answers with its last vectors, (B, L, D).
+        """
+        x = self.hidden(
+            tokens, at, types=types, source=source, source_at=source_at, memory=memory, cache=cache, draw=draw
+        )
+        return self.output(x) if self.config.output else x
 
     def output(self, x: Tensor) -> Tensor:
         if self.config.scale_output:
             x = x * self.config.width**-0.5
-        return F.linear(x, self.tokens.weight if self.head is None else self.head.weight)
+        if self.transform is not None:
+            x = self.transform(x)
+        logits = F.linear(x, self.tokens.weight if self.head is None else self.head.weight, self.output_bias)
+        cap = self.config.output_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def cache(self, batch: int, capacity: int, *, limit: int, memory: Memory | None = None, slack: int = 0) -> Cache:
         """Room for `capacity` tokens a row, below position `limit`, and the keys of a memory, computed once."""

@@ -6,6 +6,6 @@ from ropewalk.nn.attention import Attention, Core
 from ropewalk.nn.block import Block, Residual
 from ropewalk.nn.dropout import Draw, Dropout
 from ropewalk.nn.mlp import MLP
-from ropewalk.nn.norm import deepnorm, norm
+from ropewalk.nn.norm import AcrossHeads, deepnorm, norm
 
-__all__ = ["MLP", "Attention", "Block", "Core", "Draw", "Dropout", "Residual", "deepnorm", "norm"]
+__all__ = ["MLP", "AcrossHeads", "Attention", "Block", "Core", "Draw", "Dropout", "Residual", "deepnorm", "norm"]

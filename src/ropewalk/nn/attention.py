@@ -68,7 +68,7 @@ class Attention(nn.Module):
         fused: bool = True,
         bias: bool = False,
         out_bias: bool = False,
-        qk_norm: Callable[[], nn.Module] | None = None,
+        qk_norm: Callable[[int], nn.Module] | None = None,
         core: Core | None = None,
         std: float | None = 0.02,
         gain: float = 1.0,
@@ -86,7 +86,7 @@ class Attention(nn.Module):
         for name, count in groups.items():
             self.add_module(name, nn.Linear(width, sum(self.sizes[done : done + count]), bias=bias))
             done += count
-        self.q_norm, self.k_norm = (None, None) if qk_norm is None else (qk_norm(), qk_norm())
+        self.q_norm, self.k_norm = (None, None) if qk_norm is None else (qk_norm(heads), qk_norm(G))
         self.core = Core(heads) if core is None else core
         self.out = nn.Linear(heads * V, width, bias=out_bias)
         self.reset_parameters()

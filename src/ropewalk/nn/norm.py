@@ -28,6 +28,18 @@ class ShiftedRMSNorm(nn.RMSNorm):
         return F.rms_norm(x.float(), self.normalized_shape, 1 + self.weight.float(), self.eps).to(x.dtype)
 
 
+class AcrossHeads(nn.Module):
+    """A norm over all heads of a token together (OLMo 2), for x (B, H, L, K)."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        heads = x.shape[1]
+        return self.norm(x.transpose(1, 2).flatten(2)).unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
 def norm(kind: NormKind, width: int, *, eps: float = 1e-5, bias: bool = True, shifted: bool = False) -> nn.Module:
     if kind == "layer":
         if shifted:
