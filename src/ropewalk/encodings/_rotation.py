@@ -23,22 +23,23 @@ from ropewalk.encodings._rotation_kernel import compiled, fits
 Layout = Literal["half", "pairs"]
 
 COMPILE_FROM = 2**19  # elements of x; below, a call gains under 0.3 ms and compiling takes seconds
-TILE = 2**17  # elements of x whose float32 temporaries stay in a core's own cache
+TILE = {"half": 2**17, "pairs": 2**19}  # elements of x for each thread: their temporaries stay in a core's own cache
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """x (B, H, L, K), its first R features turned, contiguous; cos and sin (B or 1, 1, L or 1, R/2)."""
-    B, _, L, K = x.shape
+    (B, _, L, K), table = x.shape, cos.shape
     if layout not in ("half", "pairs"):
         raise ValueError(f"layout={layout!r}: choose half or pairs")
-    if cos.shape != sin.shape or cos.dim() != 4 or cos.shape[1] != 1 or 2 * cos.shape[-1] > K:
-        raise ValueError(f"cos {tuple(cos.shape)} and sin {tuple(sin.shape)} must be (B or 1, 1, L, R/2), R <= {K}")
-    if cos.shape[0] not in (1, B) or cos.shape[2] not in (1, L):
-        raise ValueError(f"cos {tuple(cos.shape)} does not fit x {tuple(x.shape)}: one row for each of {L} positions")
+    if table != sin.shape or len(table) != 4 or table[1] != 1 or 2 * table[3] > K:
+        raise ValueError(f"cos {tuple(table)} and sin {tuple(sin.shape)} must be (B or 1, 1, L, R/2), R <= {K}")
+    if table[0] not in (1, B) or table[2] not in (1, L):
+        raise ValueError(f"cos {tuple(table)} does not fit x {tuple(x.shape)}: one row for each of {L} positions")
     if cos.dtype not in (torch.float32, torch.float64):
         raise ValueError(f"cos and sin are {cos.dtype}, which loses the angle: keep the tables in float32")
     work = torch.promote_types(x.dtype, cos.dtype)
-    cos, sin = cos.to(work), sin.to(work)
+    if cos.dtype != work or sin.dtype != work:
+        cos, sin = cos.to(work), sin.to(work)
     if _watched(x) or cos.requires_grad or sin.requires_grad:
         return plain(x, cos, sin, layout)
     if x.requires_grad and torch.is_grad_enabled():
@@ -56,9 +57,11 @@ def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     pairs = cos.shape[-1]
     split, axis = ((2, pairs), -2) if layout == "half" else ((pairs, 2), -1)
     a, b = x[..., : 2 * pairs].unflatten(-1, split).to(cos.dtype).unbind(axis)
-    # Rounded before they are joined: Inductor cannot vectorise a float32 join that is rounded afterwards.
-    turned = (a * cos - b * sin).to(x.dtype), (b * cos + a * sin).to(x.dtype)
-    joined = torch.stack(turned, axis).flatten(-2)
+    turned = a * cos - b * sin, b * cos + a * sin
+    if layout == "half":
+        # Inductor vectorises halves that are rounded before they are joined, and neighbours the other way round.
+        turned = turned[0].to(x.dtype), turned[1].to(x.dtype)
+    joined = torch.stack(turned, axis).flatten(-2).to(x.dtype)
     return (torch.cat((joined, x[..., 2 * pairs :]), -1) if x.shape[-1] > 2 * pairs else joined).contiguous()
 
 
@@ -127,7 +130,7 @@ def eager(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         out[..., R:] = x[..., R:]
     turn, tables = (_turn_half, (cos, sin)) if layout == "half" else (_turn_pairs, (torch.complex(cos, sin),))
     parts = (x[..., :R], out[..., :R], *tables)
-    tile = TILE * torch.get_num_threads()
+    tile = TILE[layout] * torch.get_num_threads()
     if not x.is_cpu or x.numel() <= tile or (layout == "pairs" and x.dtype == cos.dtype):
         turn(*parts)
     else:

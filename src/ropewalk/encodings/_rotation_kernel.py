@@ -29,27 +29,29 @@ def compiled(x: Tensor, cos: Tensor, sin: Tensor, layout: str, formula: Callable
             _KERNELS["formula"] = torch.compile(formula, dynamic=True, fullgraph=True)
         return _KERNELS["formula"](x, cos, sin, layout)
     # Any stride but the last one is a number given to the kernel.
-    x, cos, sin = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, cos, sin))
+    if not x.stride(-1) == cos.stride(-1) == sin.stride(-1) == 1:
+        x, cos, sin = x.contiguous(), cos.contiguous(), sin.contiguous()
     B, H, L, K = x.shape
     pairs = cos.shape[-1]
-    R = 2 * pairs
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    source, target = x, out
-    if R < K:
-        out[..., R:] = x[..., R:]
-        source, target = x[..., :R], out[..., :R]
+    if 2 * pairs < K:
+        out[..., 2 * pairs :] = x[..., 2 * pairs :]
+        x = x[..., : 2 * pairs]
     heads = _at_once(H) if x.stride(1) > x.stride(2) and cos.shape[0] == 1 else H
     if heads < H and (B == 1 or x.stride(0) == H * x.stride(1)):
-        source, target = source.view(-1, heads, L, R), target.view(-1, heads, L, R)
-    cos, sin = (table.expand(len(source), -1, L, -1) for table in (cos, sin))
-    target = target.transpose(1, 2)
+        x = x.view(-1, heads, L, 2 * pairs)
+    blocks, heads = x.shape[:2]
+    if cos.shape[0] != blocks or cos.shape[2] != L:
+        cos, sin = cos.expand(blocks, -1, L, -1), sin.expand(blocks, -1, L, -1)
+    turned = (blocks, L, heads, pairs)
     if layout == "half":
         # The second half by way of DLPack: of two outputs in one storage, the compiler would copy the whole storage.
-        twin = from_dlpack(to_dlpack(target))
-        body, parts = _half, (source, cos, sin, target[..., :pairs], twin[..., pairs:])
+        steps, twin = (heads * L * K, K, L * K, 1), from_dlpack(to_dlpack(out))
+        body, parts = _half, (x, cos, sin, out.as_strided(turned, steps), twin.as_strided(turned, steps, pairs))
     else:
-        whole, body = PAIRS[x.dtype, cos.dtype]
-        parts = (source.view(whole), cos, sin, target.view(whole))
+        integer, body = PAIRS[x.dtype, cos.dtype]
+        steps = (heads * L * K // 2, K // 2, L * K // 2, 1)
+        parts = (x.view(integer), cos, sin, out.view(integer).as_strided(turned, steps))
     key = (body, x.dtype, cos.dtype, pairs)
     if key not in _KERNELS:
         _KERNELS[key] = _compile(body, parts)
