@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ropewalk.attention.rule import Rule
+from ropewalk.attention.slots import Slots
 from ropewalk.encodings import Encoding
 from ropewalk.plan import Plan
-from ropewalk.positions import PAD, Positions
+from ropewalk.positions import Positions
 
 
 class LayerCache:
@@ -36,29 +37,21 @@ class LayerCache:
         axes: int | None = None,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
+        beside: LayerCache | None = None,
     ) -> None:
-        self.rule = Rule() if rule is None else rule
-        window = self.rule.window if self.rule.causal and not self.rule.keep_first else None
-        # Only keys within the window are seen again, so a ring of that size loses nothing; `slack` more of them let the
-        # newest be taken back (a rejected draft), which moves the window back.
-        self.ring = window is not None and window + slack < capacity
-        self.capacity = window + slack if self.ring and window is not None else capacity
-        self.limit = limit
-        slots = self.capacity + 1  # the last takes what is padding and is never read
+        """beside: another layer of the same rule, which will be given the same tokens; their positions are shared."""
+        rule = Rule() if rule is None else rule
+        if beside is None:
+            self.slots = Slots(batch, capacity, limit=limit, rule=rule, slack=slack, axes=axes, device=device)
+        else:
+            self.slots = beside.slots
+            if self.slots.rule != rule:
+                raise ValueError(f"a layer of {rule} cannot sit beside one of {self.slots.rule}: their keys differ")
         values = key_width if value_width is None else value_width
-        self.k = torch.zeros(batch, heads, slots, key_width, dtype=dtype, device=device)
-        self.v = torch.zeros(batch, heads, slots, values, dtype=dtype, device=device)
-        self.index = torch.zeros(
-            (batch, slots) if axes is None else (batch, slots, axes), dtype=torch.int64, device=device
-        )
-        self.order = torch.zeros(batch, slots, dtype=torch.int64, device=device)
-        self.segment = torch.full((batch, slots), PAD, dtype=torch.int64, device=device)
-        self.written = torch.zeros(batch, dtype=torch.int64, device=device)
-        """Tokens written to each row since it was last in order: the next goes to this slot, modulo the capacity."""
-        self.filled = 0
-        """Slots that any row uses, at most: a host integer, so that reading needs no synchronisation."""
-        self.lost = torch.full((batch,), -1, dtype=torch.int64, device=device)
-        """The largest order that a ring has overwritten, -1 where none."""
+        count = self.slots.capacity + 1
+        self.k = torch.zeros(batch, heads, count, key_width, dtype=dtype, device=device)
+        self.v = torch.zeros(batch, heads, count, values, dtype=dtype, device=device)
+        self.passes = self.slots.passes
         self.fixed = False
 
     @classmethod
@@ -72,130 +65,83 @@ class LayerCache:
         cache.fixed = True
         return cache
 
+    @property
+    def filled(self) -> int:
+        return self.slots.filled
+
+    @property
+    def capacity(self) -> int:
+        return self.slots.capacity
+
+    @property
+    def ring(self) -> bool:
+        return self.slots.ring
+
+    @property
+    def next(self) -> Tensor:
+        return self.slots.next
+
     def append(self, k: Tensor, v: Tensor, at: Positions) -> tuple[Tensor, Tensor, Positions]:
         """Stores rotated keys and their values; returns all that these tokens' queries may attend to."""
         if self.fixed:
             raise ValueError("these keys were stored once, for cross-attention; read them, do not append to them")
-        if at.limit != self.limit:
-            raise ValueError(
-                f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit"
-            )
-        new = k.shape[2]
-        if not self.ring and self.filled + new > self.capacity:
-            raise ValueError(
-                f"{new} keys do not fit: {self.filled} of {self.capacity} slots are used; "
-                "allocate a larger capacity, or crop or evict first"
-            )
-        # A ring may overwrite, with the last of these tokens, keys that the first of them still see.
-        together = self._joined(k, v, at) if self.ring and new > 1 else None
-        self._write(k, v, at)
-        return self.read() if together is None else together
+        slots = self.slots
+        if self.passes == slots.passes:
+            slots.advance(at)
+        elif slots.queries is not at:
+            raise ValueError("layers that share their positions take the same tokens in turn; allocate this one alone")
+        self.passes += 1
+        old = None if slots.before is None else [part[:, :, : slots.before] for part in (self.k, self.v)]
+        joined = None if old is None else [torch.cat(pair, dim=2) for pair in zip(old, (k, v), strict=True)]
+        for held, given in ((self.k, k), (self.v, v)):
+            if isinstance(slots.where, slice):
+                held[:, :, slots.where] = given
+            else:
+                row, slot = slots.where
+                held[row, :, slot] = given.transpose(1, 2).to(held.dtype)
+        n, keys = slots.filled, slots.keys
+        assert keys is not None
+        if joined is not None:
+            return joined[0], joined[1], keys
+        return self.k[:, :, :n], self.v[:, :, :n], keys
 
     def read(self) -> tuple[Tensor, Tensor, Positions]:
-        n = self.filled
-        at = Positions(self.index[:, :n], self.order[:, :n], self.segment[:, :n], self.limit)
-        return self.k[:, :, :n], self.v[:, :, :n], at
-
-    @property
-    def next(self) -> Tensor:
-        """(B,) the order of the token that comes next in each row, its largest and one more; 0 in an empty row."""
-        return torch.where(self.segment == PAD, -1, self.order).amax(dim=1) + 1
+        n = self.slots.filled
+        return self.k[:, :, :n], self.v[:, :, :n], self.slots.read()
 
     def crop(self, order: int | Tensor) -> None:
         """Takes back every key at this order and after, in all rows or, given (B,), in each."""
-        limit = torch.as_tensor(order, device=self.order.device)
-        self.evict(self.order >= (limit[:, None] if limit.ndim else limit))
+        Cache([self], "").crop(order)
 
     def evict(self, where: Tensor) -> None:
         """Drops the keys where this (B, C) mask over `read`'s slots, or over all slots, is True."""
-        gone = torch.zeros_like(self.segment, dtype=torch.bool)
-        gone[:, : where.shape[1]] = where
-        segment = self.segment.masked_fill(gone, PAD)
-        self._refuse_reaching_back(segment, self.order, self.lost)
-        self.segment = segment
-        self._compact()
+        self._arrange(self.slots.evict(where))
 
     def shift(self, encoding: Encoding, delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after by `delta` positions (an int, or (B,) one a row), turning them by
         exactly that angle. Index and order move together."""
-        delta = torch.as_tensor(delta, device=self.order.device)
-        moved = (self.segment != PAD) & (self.order >= start)
-        step = torch.where(moved, delta[:, None] if delta.ndim else delta, 0)
-        lost = torch.where((self.lost >= start) & (self.lost >= 0), self.lost + delta, self.lost)
-        self._refuse_reaching_back(self.segment, self.order + step, lost)
+        moved = encoding.move(self.k, torch.zeros_like(self.slots.order))  # refuses before anything has changed
+        del moved
+        step = self.slots.shift(torch.as_tensor(delta, device=self.slots.order.device), start)
         self.k = encoding.move(self.k, step)
-        self.index = self.index + (step if self.index.ndim == 2 else step[..., None])
-        self.order, self.lost = self.order + step, lost
 
     def fork(self) -> Self:
         """A copy that goes its own way."""
-        return self.select(torch.arange(len(self.written), device=self.written.device))
+        return self.select(torch.arange(len(self.k), device=self.k.device))
 
-    def select(self, rows: Tensor | Sequence[int]) -> Self:
+    def select(self, rows: Tensor | Sequence[int], slots: Slots | None = None) -> Self:
         """A cache of these rows, repeated or reordered: beams, or a finished row dropped."""
-        rows = torch.as_tensor(rows, device=self.written.device)
+        rows = torch.as_tensor(rows, device=self.k.device)
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        for name in ("k", "v", "index", "order", "segment", "written", "lost"):
-            setattr(other, name, getattr(self, name).index_select(0, rows))
+        other.k, other.v = self.k.index_select(0, rows), self.v.index_select(0, rows)
+        other.slots = self.slots.select(rows) if slots is None else slots
         return other
 
-    def _joined(self, k: Tensor, v: Tensor, at: Positions) -> tuple[Tensor, Tensor, Positions]:
-        old_k, old_v, old_at = self.read()
-        return torch.cat([old_k, k], dim=2), torch.cat([old_v, v], dim=2), old_at.join(at.expanded(k.shape[0]))
-
-    def _write(self, k: Tensor, v: Tensor, at: Positions) -> None:
-        batch, new = k.shape[0], k.shape[2]
-        at = at.expanded(batch)
-        token = at.segment != PAD
-        rank = token.cumsum(dim=1)
-        slot = self.written[:, None] + rank - 1
-        if self.ring:
-            # Of more tokens than the ring holds, only the last ones are kept.
-            kept = token & (rank > rank[:, -1:] - self.capacity)
-            slot = slot % self.capacity
-            self._note_lost(torch.where(kept, slot, self.capacity), at.order, token & ~kept)
-            token = kept
-        slot = torch.where(token, slot, self.capacity)
-        row = torch.arange(batch, device=k.device)[:, None]
-        self.k[row, :, slot] = k.transpose(1, 2).to(self.k.dtype)
-        self.v[row, :, slot] = v.transpose(1, 2).to(self.v.dtype)
-        self.index[row, slot], self.order[row, slot], self.segment[row, slot] = at.index, at.order, at.segment
-        self.segment[:, self.capacity] = PAD
-        self.written = self.written + rank[:, -1]
-        self.filled = min(self.filled + new, self.capacity)
-
-    def _compact(self) -> None:
-        """The keys that are left, in the order they were written, from the first slot on."""
-        slots = torch.arange(self.capacity, device=self.order.device)
-        # In a ring that has come round, the oldest key sits where the next would be written.
-        first = torch.where(self.written > self.capacity, self.written % self.capacity, 0)
-        age = (slots - first[:, None]) % self.capacity
-        left = self.segment[:, : self.capacity] != PAD
-        place = torch.where(left, age, age + self.capacity).argsort(dim=1)
-        place = torch.cat([place, torch.full_like(place[:, :1], self.capacity)], dim=1)
+    def _arrange(self, place: Tensor) -> None:
         row = torch.arange(len(place), device=place.device)[:, None]
         self.k = self.k.transpose(1, 2)[row, place].transpose(1, 2)
         self.v = self.v.transpose(1, 2)[row, place].transpose(1, 2)
-        self.index, self.order, self.segment = (part[row, place] for part in (self.index, self.order, self.segment))
-        self.written = left.sum(dim=1)
-        self.filled = int(self.written.max()) if len(self.written) else 0
-
-    def _note_lost(self, slot: Tensor, order: Tensor, skipped: Tensor) -> None:
-        held = self.segment.gather(1, slot) != PAD
-        over = torch.where(held, self.order.gather(1, slot), -1).amax(dim=1)
-        self.lost = torch.maximum(self.lost, torch.maximum(over, torch.where(skipped, order, -1).amax(dim=1)))
-
-    def _refuse_reaching_back(self, segment: Tensor, order: Tensor, lost: Tensor) -> None:
-        """Taking back or moving tokens may move the window back, over keys that a ring no longer has."""
-        if not self.ring or self.rule.window is None:
-            return
-        newest = torch.where(segment == PAD, -1, order).amax(dim=1)
-        if bool(((lost >= 0) & (newest + 2 - self.rule.window <= lost)).any()):
-            raise ValueError(
-                f"this layer keeps a ring of its last {self.capacity} keys (window {self.rule.window}); the next token "
-                "would see older ones that are gone. Allocate the cache with more slack, or recompute from the text"
-            )
 
 
 class Cache:
@@ -214,15 +160,24 @@ class Cache:
             )
 
     def crop(self, order: int | Tensor) -> None:
+        """Takes back every key at this order and after, in all rows or, given (B,), in each."""
+        places: dict[int, Tensor] = {}
         for layer in self.layers:
-            layer.crop(order)
+            slots = layer.slots
+            if id(slots) not in places:
+                limit = torch.as_tensor(order, device=slots.order.device)
+                places[id(slots)] = slots.evict(slots.order >= (limit[:, None] if limit.ndim else limit))
+            layer._arrange(places[id(slots)])
 
     def fork(self) -> Cache:
-        return self.select(torch.arange(len(self.layers[0].written), device=self.layers[0].written.device))
+        return self.select(torch.arange(len(self.layers[0].k), device=self.layers[0].k.device))
 
     def select(self, rows: Tensor | Sequence[int]) -> Cache:
-        layers, cross = ([layer.select(rows) for layer in part] for part in (self.layers, self.cross))
-        return Cache(layers, self.fingerprint, cross)
+        rows = torch.as_tensor(rows, device=self.layers[0].k.device)
+        shared = {id(layer.slots): layer.slots for layer in self.layers}
+        chosen = {number: slots.select(rows) for number, slots in shared.items()}
+        layers = [layer.select(rows, chosen[id(layer.slots)]) for layer in self.layers]
+        return Cache(layers, self.fingerprint, [layer.select(rows) for layer in self.cross])
 
     @property
     def next(self) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.attention import eager, flex, sdpa, tiled
-from ropewalk.attention.rule import Rule
+from ropewalk.attention.rule import Held, Rule
 from ropewalk.attention.score import Keep, Score, precise
 from ropewalk.encodings import Signal
 from ropewalk.positions import Plain
@@ -34,6 +34,9 @@ class Choice:
 
     def __str__(self) -> str:
         return f"{self.backend}: {self.reason}; about {self.memory / 2**20:,.1f} MiB besides q, k, v and the output"
+
+
+SEES_ALL = Choice("sdpa", "no mask needed", 0, plain=True)
 
 
 def attend(
@@ -120,6 +123,8 @@ def _score(
 
 
 def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | None, strict: bool) -> Choice:
+    if backend is None and score.fusible and isinstance(score.signal.k, Held) and _plain(score):
+        return SEES_ALL  # decoding: found at once, since every layer of every token asks
     if backend not in (None, "eager", "sdpa", "flex", "tiled"):
         raise ValueError(f"no backend {backend!r}: eager, sdpa, flex, tiled, or None to choose")
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
@@ -188,6 +193,8 @@ def _plain(score: Score) -> bool:
     q, k, rule = score.signal.q, score.signal.k, score.rule
     if rule.window is None and q is k and isinstance(q, Plain):
         return True
+    if isinstance(k, Held) and k.queries.shape[1] == 1:
+        return k.fits(q, rule) and k.all_seen
     if torch.compiler.is_compiling() or q.order.device.type != "cpu" or rule.window is not None:
         return False
     one_document = bool((q.segment == k.segment[:, :1]).all() and (k.segment == k.segment[:, :1]).all())

@@ -11,6 +11,8 @@ statements about integers, so every backend, chunk, cache and shard means the sa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
 
 from torch import Tensor
 
@@ -48,3 +50,40 @@ class Rule:
         q_order, q_segment = (part[:, None, :, None] for part in (q.order, q.segment))
         k_order, k_segment = (part[:, None, None, :] for part in (k.order, k.segment))
         return self.visible(q_order, k_order, q_segment, k_segment)
+
+
+class Held(Positions):
+    """Keys of a cache, and what the queries of one pass see of them: worked out once, for all layers of a rule."""
+
+    queries: Positions
+    rule: Rule
+
+    @classmethod
+    def by(cls, queries: Positions, keys: Positions, rule: Rule) -> Self:
+        held = cls(*keys)
+        held.queries, held.rule = queries, rule
+        return held
+
+    def fits(self, queries: Positions, rule: Rule) -> bool:
+        return self.queries is queries and self.rule == rule
+
+    @cached_property
+    def open(self) -> tuple[Tensor, Tensor]:
+        """The mask with rows that see nothing opened to all keys, and (B, 1, L, 1) True where a row sees any."""
+        return opened(self.rule.mask(self.queries, self))
+
+    @cached_property
+    def all_seen(self) -> bool:
+        """Of one token at a time: every key is visible, so no mask is needed. Not looked up where that would wait for
+        a device."""
+        return (
+            self.queries.shape[1] == 1
+            and self.order.device.type == "cpu"
+            and bool(self.rule.mask(self.queries, self).all())
+        )
+
+
+def opened(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """A row that sees nothing is computed on everything, then set to 0: no NaN, no gradient."""
+    sees = mask.any(dim=-1, keepdim=True)
+    return mask | ~sees, sees

@@ -43,6 +43,11 @@ class Score:
     keep: Keep | None = None
 
     @property
+    def fusible(self) -> bool:
+        """Nothing in it that a fused kernel without masks could not compute."""
+        return self.soft_cap is None and self.sink is None and self.keep is None and not self.biased
+
+    @property
     def biased(self) -> bool:
         return "bias" in self.signal.encoding.sites
 

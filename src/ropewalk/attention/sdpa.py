@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ropewalk.attention.rule import Held, opened
 from ropewalk.attention.score import Score, precise
 
 
@@ -19,15 +20,21 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
     # The fused kernels want one width; zeros add nothing to q.k and are cut off the output.
     width = max(K, V)
     q, k, v = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-    shared = {"scale": score.scale, "enable_gqa": H != k.shape[1]}
+    signal, B, L, G = score.signal, q.shape[0], q.shape[2], k.shape[1]
+    folded = L == 1 and H != G and not score.biased
+    if folded:
+        # One query a head: the heads that share a key are so many queries of one head, and each key is read once.
+        q = q.view(B, G, H // G, width) if q.is_contiguous() else q.reshape(B, G, H // G, width)
+    shared = {"scale": score.scale, "enable_gqa": H != G and not folded}
     if plain and not score.biased:
-        return F.scaled_dot_product_attention(q, k, v, is_causal=score.rule.causal, **shared)[..., :V]
-    signal = score.signal
-    mask = score.rule.mask(signal.q, signal.k)
-    sees = mask.any(dim=-1, keepdim=True)
-    mask = mask | ~sees  # a row that sees nothing is computed on everything, then set to 0: no NaN, no gradient
+        # A token after those of a cache sees them all; a triangle would be anchored at the first key.
+        causal = score.rule.causal and not (L == 1 and isinstance(signal.k, Held))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
+    keys = signal.k
+    shared_by_layers = isinstance(keys, Held) and keys.fits(signal.q, score.rule)
+    mask, sees = keys.open if shared_by_layers else opened(score.rule.mask(signal.q, keys))
     if score.biased:
         bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype))
         mask = bias.masked_fill(~mask, -torch.inf).to(q.dtype)
     out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **shared)
-    return (out * sees.to(out.dtype))[..., :V]
+    return (out * sees.to(out.dtype)).view(B, H, L, width)[..., :V]

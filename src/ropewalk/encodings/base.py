@@ -53,6 +53,9 @@ class Encoding(nn.Module):
 
     claims: Claims = Claims()
     site_names: ClassVar[tuple[str, ...]] = ("embed", "rotate", "bias")
+    _own_sites: ClassVar[frozenset[str]] = frozenset()
+    one_rotation: ClassVar[bool] = False
+    """`rotate` does the same to queries and keys, so that both can be turned in one step."""
 
     def __init__(
         self,
@@ -100,10 +103,14 @@ class Encoding(nn.Module):
         """What attention multiplies every score by, apart from its own scale."""
         return 1.0
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._own_sites = frozenset(name for name in cls.site_names if getattr(cls, name) is not getattr(Encoding, name))
+
     @property
     def sites(self) -> frozenset[str]:
         """Which of embed, rotate and bias it really uses: read off the class, so it cannot drift from the code."""
-        return frozenset(name for name in self.site_names if getattr(type(self), name) is not getattr(Encoding, name))
+        return self._own_sites
 
     def reset_parameters(self) -> None:
         """Fills the parameters, if any; there are no buffers to refill."""

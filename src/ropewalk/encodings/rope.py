@@ -58,6 +58,7 @@ class RoPE(Encoding):
             return self
 
     config: Config
+    one_rotation = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ropewalk import positions
 from ropewalk.attention import Cache, LayerCache
@@ -21,6 +20,7 @@ from ropewalk.models.config import TransformerConfig
 from ropewalk.models.stack import Stack, token_norm
 from ropewalk.nn import Draw
 from ropewalk.nn.activation import PLAIN
+from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
 from ropewalk.positions import Positions
 
@@ -37,7 +37,7 @@ class Transform(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.linear, self.norm = nn.Linear(config.width, config.width), token_norm(config)
+        self.linear, self.norm = Linear(config.width, config.width), token_norm(config)
         self.act = PLAIN[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         self.types = nn.Embedding(config.types, width) if config.types else None
         self.transform = Transform(config) if config.output_transform else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
-        self.head = None if config.tie or not config.output else nn.Linear(config.width, config.vocabulary, bias=False)
+        self.head = None if config.tie or not config.output else Linear(config.width, config.vocabulary, bias=False)
         self.plans = {name: config.plan(name) for name in config.sides}
         self.reset_parameters()
 
@@ -95,12 +95,7 @@ class Transformer(nn.Module):
         return x + (self.types.weight[0] if types is None else self.types(types))
 
     def encode(
-        self,
-        tokens: Tensor,
-        at: Positions | None = None,
-        *,
-        types: Tensor | None = None,
-        draw: Draw | None = None,
+        self, tokens: Tensor, at: Positions | None = None, *, types: Tensor | None = None, draw: Draw | None = None
     ) -> Memory:
         if self.encoder is None:
             raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
@@ -160,7 +155,7 @@ class Transformer(nn.Module):
             x = x * self.config.width**-0.5
         if self.transform is not None:
             x = self.transform(x)
-        logits = F.linear(x, self.tokens.weight if self.head is None else self.head.weight, self.output_bias)
+        logits = linear(x, self.tokens.weight if self.head is None else self.head.weight, self.output_bias)
         cap = self.config.output_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
@@ -169,8 +164,10 @@ class Transformer(nn.Module):
         if self.decoder is None:
             raise ValueError("an encoder sees its whole text at once; only a decoder has a cache")
         config, weight, kind = self.config, self.tokens.weight, self.tokens.weight.device.type
-        layers = [
-            LayerCache(
+        layers: list[LayerCache] = []
+        for number, rule in enumerate(self.decoder.rules):
+            first = self.decoder.rules.index(rule)
+            layer = LayerCache(
                 batch,
                 capacity,
                 config.key_heads,
@@ -181,9 +178,9 @@ class Transformer(nn.Module):
                 slack=slack,
                 dtype=torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype,
                 device=weight.device,
+                beside=layers[first] if first < number else None,
             )
-            for rule in self.decoder.rules
-        ]
+            layers.append(layer)
         cross = []
         if memory is not None and self.decoder.cross_encoding is not None:
             looks = self.decoder.cross_encoding.at(memory.at)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ropewalk.attention import LayerCache, Rule, attend, prepare
 from ropewalk.encodings import Signal
 from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.linear import Linear
 from ropewalk.nn.norm import start
 
 
@@ -84,18 +85,18 @@ class Attention(nn.Module):
         self.groups = tuple(groups)
         done = 0
         for name, count in groups.items():
-            self.add_module(name, nn.Linear(width, sum(self.sizes[done : done + count]), bias=bias))
+            self.add_module(name, Linear(width, sum(self.sizes[done : done + count]), bias=bias))
             done += count
         self.q_norm, self.k_norm = (None, None) if qk_norm is None else (qk_norm(heads), qk_norm(G))
         self.core = Core(heads) if core is None else core
-        self.out = nn.Linear(heads * V, width, bias=out_bias)
+        self.out = Linear(heads * V, width, bias=out_bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         std, gain = self._start
         gains = {"q": 1.0, "k": 1.0, "v": gain}
         for group in self.groups:
-            linear = self._projection(group)
+            linear: nn.Linear = getattr(self, group)
             sizes = [self.sizes["qkv".index(letter)] for letter in group]
             for letter, part in zip(group, linear.weight.split(sizes), strict=True):
                 start(part, std, gains[letter])
@@ -105,21 +106,31 @@ class Attention(nn.Module):
         if self.out.bias is not None:
             nn.init.zeros_(self.out.bias)
 
-    def _projection(self, group: str) -> nn.Linear:
-        found = self.get_submodule(group)
-        assert isinstance(found, nn.Linear)
-        return found
-
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, keys and values of memory, as (B, heads, length, features)."""
         flat: list[Tensor] = []
         for group in self.groups:
             source = x if group[0] == "q" else memory
             sizes = [self.sizes["qkv".index(letter)] for letter in group]
-            flat += self._projection(group)(source).split(sizes, dim=-1)
+            flat += getattr(self, group)(source).split(sizes, dim=-1)
         heads = (self.heads, self.key_heads, self.key_heads)
         q, k, v = (part.unflatten(-1, (n, -1)).transpose(1, 2) for part, n in zip(flat, heads, strict=True))
         return q, k, v
+
+    def turned(self, x: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of one text, as attention takes them."""
+        if self.groups != ("qkv",) or self.q_norm is not None or not signal.encoding.one_rotation:
+            return self._prepared(x, x, signal)
+        # Queries and keys lie side by side in one product: one rotation turns both.
+        H, G = self.heads, self.key_heads
+        flat: Tensor = self.get_submodule("qkv")(x)
+        turning = sum(self.sizes[:2])
+        qk = signal.rotate(flat[..., :turning].unflatten(-1, (H + G, -1)).transpose(1, 2), "key")
+        return qk[:, :H], qk[:, H:], flat[..., turning:].unflatten(-1, (G, -1)).transpose(1, 2)
+
+    def _prepared(self, x: Tensor, memory: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.project(x, memory)
+        return *prepare(q, k, signal, self.q_norm, self.k_norm), v
 
     def forward(
         self,
@@ -137,8 +148,7 @@ class Attention(nn.Module):
             k, v, keys = cache.read()
             signal = signal.against(keys)
         else:
-            q, k, v = self.project(x, x if memory is None else memory)
-            q, k = prepare(q, k, signal, self.q_norm, self.k_norm)
+            q, k, v = self.turned(x, signal) if memory is None else self._prepared(x, memory, signal)
             if cache is not None:
                 k, v, keys = cache.append(k, v, signal.q)
                 signal = signal.against(keys)

@@ -34,16 +34,19 @@ class Residual(nn.Module):
     ) -> None:
         super().__init__()
         self.placement, self.alpha, self.dropout = placement, alpha, dropout
-        self.before = norm() if placement in ("pre", "sandwich", "parallel") else nn.Identity()
-        self.branch = norm() if placement in ("sandwich", "output") else nn.Identity()
-        self.after = norm() if placement in ("post", "deep") else nn.Identity()
+        self.before = norm() if placement in ("pre", "sandwich", "parallel") else None
+        self.branch = norm() if placement in ("sandwich", "output") else None
+        self.after = norm() if placement in ("post", "deep") else None
 
     def added(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
-        return self.dropout(self.branch(sublayer(self.before(x))), draw, at)
+        added = sublayer(x if self.before is None else self.before(x))
+        added = added if self.branch is None else self.branch(added)
+        return self.dropout(added, draw, at) if self.dropout.active else added
 
     def forward(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
         kept = x if self.alpha == 1 else self.alpha * x
-        return self.after(kept + self.added(x, sublayer, at, draw))
+        total = kept + self.added(x, sublayer, at, draw)
+        return total if self.after is None else self.after(total)
 
     def extra_repr(self) -> str:
         return self.placement if self.alpha == 1 else f"{self.placement}, alpha {self.alpha:.4g}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ropewalk.nn.activation import GATES, PLAIN, Activation
+from ropewalk.nn.linear import Linear
 from ropewalk.nn.norm import start
 
 
@@ -29,9 +30,9 @@ class MLP(nn.Module):
         self.act = GATES[activation] if self.gated else PLAIN[activation]
         # A gate and its values are one matrix product when fused; apart, they are two weights as some files have them.
         self.fused = fused and self.gated
-        self.up = nn.Linear(width, 2 * hidden if self.fused else hidden, bias=bias)
-        self.gate = nn.Linear(width, hidden, bias=bias) if self.gated and not fused else None
-        self.down = nn.Linear(hidden, width, bias=bias)
+        self.up = Linear(width, 2 * hidden if self.fused else hidden, bias=bias)
+        self.gate = Linear(width, hidden, bias=bias) if self.gated and not fused else None
+        self.down = Linear(hidden, width, bias=bias)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -1,0 +1,175 @@
+"""Where the keys of a cache sit: the positions of its slots, shared by all layers that keep the same tokens.
+
+Layers of one rule hold keys of the same tokens in the same slots. So where the next tokens go, and which keys they see,
+is worked out once a pass, by the first of these layers, and the others follow.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from ropewalk.attention.rule import Held, Rule
+from ropewalk.positions import PAD, Plain, Positions
+
+Where = slice | tuple[Tensor, Tensor]
+"""Slots to write: the same for every row, or (rows, slots)."""
+
+
+class Slots:
+    def __init__(
+        self,
+        batch: int,
+        capacity: int,
+        *,
+        limit: int,
+        rule: Rule,
+        slack: int = 0,
+        axes: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        self.rule, self.limit = rule, limit
+        window = rule.window if rule.causal and not rule.keep_first else None
+        # Only keys within the window are seen again, so a ring of that size loses nothing; `slack` more of them let the
+        # newest be taken back (a rejected draft), which moves the window back.
+        self.ring = window is not None and window + slack < capacity
+        self.capacity = window + slack if self.ring and window is not None else capacity
+        count = self.capacity + 1  # the last takes what is padding and is never read
+        self.index = torch.zeros(
+            (batch, count) if axes is None else (batch, count, axes), dtype=torch.int64, device=device
+        )
+        self.order = torch.zeros(batch, count, dtype=torch.int64, device=device)
+        self.segment = torch.full((batch, count), PAD, dtype=torch.int64, device=device)
+        self.written = torch.zeros(batch, dtype=torch.int64, device=device)
+        """Tokens written to each row since it was last in order: the next goes to this slot, modulo the capacity."""
+        self.level: int | None = 0
+        """The same number where it is known on the host to be one for all rows; None where it is not."""
+        self.filled = 0
+        """Slots that any row uses, at most: a host integer, so that reading needs no synchronisation."""
+        self.lost = torch.full((batch,), -1, dtype=torch.int64, device=device)
+        """The largest order that a ring has overwritten, -1 where none."""
+        self.passes = 0
+        # Of the pass under way: its tokens, the keys they see, where they go, and how many old keys stand before them.
+        self.queries: Positions | None = None
+        self.keys: Positions | None = None
+        self.where: Where = slice(0)
+        self.before: int | None = None
+
+    def advance(self, at: Positions) -> None:
+        """Makes room for these tokens, the next of every layer."""
+        if at.limit != self.limit:
+            raise ValueError(
+                f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit"
+            )
+        new = at.shape[1]
+        if not self.ring and self.filled + new > self.capacity:
+            raise ValueError(
+                f"{new} keys do not fit: {self.filled} of {self.capacity} slots are used; "
+                "allocate a larger capacity, or crop or evict first"
+            )
+        every = at.expanded(len(self.written))
+        # A ring may overwrite, with the last of these tokens, keys that the first of them still see.
+        self.before = self.filled if self.ring and new > 1 else None
+        joined = None if self.before is None else self.read().join(every)
+        self._write(every, full=isinstance(at, Plain))
+        keys = self.read() if joined is None else joined
+        self.queries, self.keys = at, keys if torch.compiler.is_compiling() else Held.by(at, keys, self.rule)
+        self.passes += 1
+
+    def read(self) -> Positions:
+        n = self.filled
+        return Positions(self.index[:, :n], self.order[:, :n], self.segment[:, :n], self.limit)
+
+    @property
+    def next(self) -> Tensor:
+        """(B,) the order of the token that comes next in each row, its largest and one more; 0 in an empty row."""
+        return torch.where(self.segment == PAD, -1, self.order).amax(dim=1) + 1
+
+    def evict(self, gone: Tensor) -> Tensor:
+        """Drops the keys where this (B, slots) mask, over some slots or all, is True; returns the new order of slots:
+        those that are left, as they were written, from the first on."""
+        where = torch.zeros_like(self.segment, dtype=torch.bool)
+        where[:, : gone.shape[1]] = gone
+        segment = self.segment.masked_fill(where, PAD)
+        self._refuse_reaching_back(segment, self.order, self.lost)
+        self.segment = segment
+        slots = torch.arange(self.capacity, device=self.order.device)
+        # In a ring that has come round, the oldest key sits where the next would be written.
+        first = torch.where(self.written > self.capacity, self.written % self.capacity, 0)
+        age = (slots - first[:, None]) % self.capacity
+        left = self.segment[:, : self.capacity] != PAD
+        place = torch.where(left, age, age + self.capacity).argsort(dim=1)
+        place = torch.cat([place, torch.full_like(place[:, :1], self.capacity)], dim=1)
+        row = torch.arange(len(place), device=place.device)[:, None]
+        self.index, self.order, self.segment = (part[row, place] for part in (self.index, self.order, self.segment))
+        self.written = left.sum(dim=1)
+        counts = self.written.tolist()
+        self.filled = max(counts, default=0)
+        self.level = self.filled if len(set(counts)) == 1 else None
+        return place
+
+    def shift(self, delta: Tensor, start: int) -> Tensor:
+        """Moves the keys at order `start` and after; returns how far each slot's key moves."""
+        moved = (self.segment != PAD) & (self.order >= start)
+        step = torch.where(moved, delta[:, None] if delta.ndim else delta, 0)
+        lost = torch.where((self.lost >= start) & (self.lost >= 0), self.lost + delta, self.lost)
+        self._refuse_reaching_back(self.segment, self.order + step, lost)
+        self.index = self.index + (step if self.index.ndim == 2 else step[..., None])
+        self.order, self.lost = self.order + step, lost
+        return step
+
+    def select(self, rows: Tensor) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        for name in ("index", "order", "segment", "written", "lost"):
+            setattr(other, name, getattr(self, name).index_select(0, rows))
+        return other
+
+    def _write(self, at: Positions, *, full: bool) -> None:
+        """`full`: none of these places is padding. Looked up where that costs no synchronisation."""
+        new, token = at.shape[1], at.segment != PAD
+        known = full or (at.segment.device.type == "cpu" and not torch.compiler.is_compiling() and bool(token.all()))
+        level = self.level if known else None
+        if level is not None and (not self.ring or (new == 1 and level < self.capacity)):
+            self.where = slice(level, level + new)
+            for held, given in zip((self.index, self.order, self.segment), at[:3], strict=True):
+                held[:, self.where] = given
+            self.written = self.written + new
+        else:
+            self._scatter(at, token)
+        self.level = None if level is None else level + new
+        self.filled = min(self.filled + new, self.capacity)
+
+    def _scatter(self, at: Positions, token: Tensor) -> None:
+        rank = token.cumsum(dim=1)
+        slot = self.written[:, None] + rank - 1
+        if self.ring:
+            # Of more tokens than the ring holds, only the last ones are kept.
+            kept = token & (rank > rank[:, -1:] - self.capacity)
+            slot = slot % self.capacity
+            self._note_lost(torch.where(kept, slot, self.capacity), at.order, token & ~kept)
+            token = kept
+        slot = torch.where(token, slot, self.capacity)
+        row = torch.arange(len(slot), device=slot.device)[:, None]
+        self.index[row, slot], self.order[row, slot], self.segment[row, slot] = at.index, at.order, at.segment
+        self.segment[:, self.capacity] = PAD
+        self.written = self.written + rank[:, -1]
+        self.where = (row, slot)
+
+    def _note_lost(self, slot: Tensor, order: Tensor, skipped: Tensor) -> None:
+        held = self.segment.gather(1, slot) != PAD
+        over = torch.where(held, self.order.gather(1, slot), -1).amax(dim=1)
+        self.lost = torch.maximum(self.lost, torch.maximum(over, torch.where(skipped, order, -1).amax(dim=1)))
+
+    def _refuse_reaching_back(self, segment: Tensor, order: Tensor, lost: Tensor) -> None:
+        """Taking back or moving tokens may move the window back, over keys that a ring no longer has."""
+        if not self.ring or self.rule.window is None:
+            return
+        newest = torch.where(segment == PAD, -1, order).amax(dim=1)
+        if bool(((lost >= 0) & (newest + 2 - self.rule.window <= lost)).any()):
+            raise ValueError(
+                f"this layer keeps a ring of its last {self.capacity} keys (window {self.rule.window}); the next token "
+                "would see older ones that are gone. Allocate the cache with more slack, or recompute from the text"
+            )
