@@ -139,7 +139,7 @@ def test_dialect_is_the_architectures():
         ({**GPT_OSS, "truncate": 1}, "truncate = 1: .*boolean"),
         ({**GPT_OSS, "original_max_position_embeddings": 4096.5}, "original_max_position_embeddings = 4096.5"),
         ({**GPT_OSS, "beta_fast": 1, "beta_slow": 32}, "beta_slow 32 must be below beta_fast 1; swap them"),
-        ({**LLAMA31, "low_freq_factor": 4.0}, "low 4 must be below high 4"),
+        ({**LLAMA31, "low_freq_factor": 5.0}, "low 5 is above high 4"),
         ({**PHI, "long_factor": [1.0]}, "short has 2 divisors and long has 1"),
         ({**PHI, "long_factor": [1.0, 0.0]}, r"long_factor\[1\] = 0.0: .*greater than 0"),
         ({**PHI, "long_factor": 3.0}, "long_factor = 3: .*tuple"),

@@ -58,6 +58,8 @@ def static():
     ]
     found += [Llama3(factor=factor, trained=8192) for factor in (1, 8, 32)]
     found.append(Llama3(factor=3.3, trained=4096, low=0.5, high=9.1))
+    found.append(Llama3(factor=16, trained=8192, low=1, high=1))  # Llama 4 Scout
+    found.append(YaRN(factor=32, trained=4096, beta_fast=1, beta_slow=1))  # Kimi K2
     return found
 
 

@@ -42,8 +42,8 @@ class Llama3(Scaling):
 
     @model_validator(mode="after")
     def _low_below_high(self) -> Self:
-        if self.low >= self.high:
-            raise ValueError(f"low {self.low:g} must be below high {self.high:g}; Llama 3.1 has low=1, high=4")
+        if self.low > self.high:
+            raise ValueError(f"low {self.low:g} is above high {self.high:g}; swap them. Llama 3.1 has low=1, high=4")
         return self
 
     def frequencies(self, base: float, width: int) -> tuple[Decimal, ...]:
@@ -51,7 +51,9 @@ class Llama3(Scaling):
         with exact():
             factor, low, high = Decimal(self.factor), Decimal(self.low), Decimal(self.high)
             rotations = (self.trained * omega / (2 * PI) for omega in omegas)
-            return tuple(blend(o, factor, (r - low) / (high - low)) for o, r in zip(omegas, rotations, strict=True))
+            # Where both are one number (Llama 4 Scout) there is nothing between: a frequency is kept or divided.
+            kept = (Decimal(int(r > low)) if low == high else (r - low) / (high - low) for r in rotations)
+            return tuple(blend(o, factor, share) for o, share in zip(omegas, kept, strict=True))
 
     def frequencies32(self, base: float, width: int) -> tuple[float, ...]:
         import torch

@@ -72,7 +72,8 @@ class YaRN(Scaling):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.beta_slow >= self.beta_fast:
+        # Equal ones (Kimi K2) still have a ramp in code, between the indices below and above; the paper's has none.
+        if self.beta_slow > self.beta_fast or (self.ramp == "paper" and self.beta_slow == self.beta_fast):
             raise ValueError(
                 f"beta_slow {self.beta_slow:g} must be below beta_fast {self.beta_fast:g}; swap them, or leave 1 and 32"
             )
