@@ -47,7 +47,14 @@ WITHOUT_TORCH = (
     "overrides.py",
     "plan.py",
     "scaling/**/*.py",
-    "checkpoints/resolve.py",
+    "checkpoints/errors.py",
+    "checkpoints/strict_json.py",
+    "checkpoints/sniff.py",
+    "checkpoints/gguf_file.py",
+    "checkpoints/resolve*.py",
+    "checkpoints/architectures*.py",
+    "checkpoints/engines/*.py",
+    "checkpoints/inspect.py",
 )
 HEAVY = ("torch", "transformers", "safetensors.torch")
 
