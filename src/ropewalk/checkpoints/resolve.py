@@ -1,0 +1,39 @@
+"""What positions a checkpoint really uses: config.json or GGUF in, one plan a side out, each value with its source.
+
+resolve(config), resolve_gguf(file), read(path). Nothing is guessed: a position key that is unknown, contradicted or
+missing is a BadInput that says what the readings are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.resolve_gguf import resolve_gguf
+from ropewalk.checkpoints.resolve_hf import resolve
+from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.plan import Arithmetic
+
+__all__ = ["Resolved", "read", "resolve", "resolve_gguf"]
+
+
+def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
+    """A directory with a config.json, a config.json, or a .gguf file."""
+    from ropewalk.checkpoints.gguf_file import GGUF
+    from ropewalk.checkpoints.sniff import kind_of
+    from ropewalk.checkpoints.strict_json import read_json
+
+    path = Path(path)
+    kind = kind_of(path)
+    if kind == "gguf":
+        return resolve_gguf(GGUF(path), arithmetic=arithmetic)
+    if kind == "safetensors":
+        raise BadInput(path.name, "", "holds weights, and says nothing of positions", "give the directory it is in")
+    config = path / "config.json" if kind == "directory" else path
+    if kind == "directory" and not config.is_file():
+        found = sorted(path.glob("*.gguf"))
+        if len(found) == 1:
+            return resolve_gguf(GGUF(found[0]), arithmetic=arithmetic)
+        raise BadInput(path, "config.json", "is missing", "give a model directory, a config.json or a .gguf file")
+    name = path.name if kind == "directory" else path.resolve().parent.name
+    return resolve(read_json(config), name=name, where=config.name, arithmetic=arithmetic)

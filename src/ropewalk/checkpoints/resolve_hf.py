@@ -1,0 +1,198 @@
+"""config.json to a plan: which architecture it is, what each layer does with positions, and how long the texts may be.
+
+`max_position_embeddings` is the trained length of a plain model, the extended length of most scaled ones and neither in
+others (Qwen3 with YaRN), so the three lengths are kept apart, each with its source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ropewalk.checkpoints.architectures import Architecture
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
+from ropewalk.checkpoints.resolve_layers import (
+    CHUNKED,
+    CONV,
+    FULL,
+    LINEAR,
+    SLIDING,
+    Layers,
+    read_layers,
+    sees_both_ways,
+)
+from ropewalk.checkpoints.resolve_lengths import lengths
+from ropewalk.checkpoints.resolve_part import Part, check_leftovers, find_part, refusal_of
+from ropewalk.checkpoints.resolve_plain import plain_plans
+from ropewalk.checkpoints.resolve_rope import Rotation, read_rotations
+from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.plan import Arithmetic, LayerPlan, Plan, rope_layer
+
+
+def resolve(
+    config: Mapping[str, Any], *, name: str = "", where: str = "config.json", arithmetic: Arithmetic = "exact"
+) -> Resolved:
+    """What a transformers config says of positions: each position key is used, noted as meaningless, or an error."""
+    if not isinstance(config, Mapping):
+        raise BadInput(where, "", "is not an object", "give the contents of a config.json")
+    part = find_part(config, where)
+    notes: list[str] = []
+    stack = part.known.stack
+    if part.known.kind == "rope" and not _is_alibi(part):
+        if sees_both_ways(part.keys):
+            stack = "encoder"
+        plans = {"encoder" if stack == "encoder" else "decoder": _rope_plan(part, notes, arithmetic)}
+    else:
+        plans = plain_plans(part.keys, part.known, notes)
+    check_leftovers(part, notes)
+    stated = config.get("_name_or_path")
+    return Resolved(
+        name=name or (stated if isinstance(stated, str) else "") or part.model_type,
+        where=where,
+        model_type=part.model_type,
+        stack=stack,
+        plans=plans,
+        config=config,
+        notes=tuple(dict.fromkeys(notes)),
+        refusal=refusal_of(part),
+    )
+
+
+def _is_alibi(part: Part) -> bool:
+    """Falcon has both: ALiBi where `alibi` is true, else RoPE."""
+    return part.model_type == "falcon" and bool(part.keys.flag("alibi"))
+
+
+def _rope_plan(part: Part, notes: list[str], arithmetic: Arithmetic) -> Plan:
+    keys, known = part.keys, part.known
+    count = keys.needed(known.layer_key, most=MOST_LAYERS)
+    longest = keys.integer(known.longest_key, least=2, most=LARGEST_LENGTH)
+    layers = read_layers(keys, known, count, notes)
+    widths, width_from = _head_widths(keys, known, layers)
+    turning = tuple(kind if rotates else "" for kind, rotates in zip(layers.types, layers.rotates, strict=True))
+    rotations = read_rotations(keys, known, turning, widths, longest, notes)
+    built: dict[tuple[str, bool], LayerPlan] = {}
+    for kind, rotates in dict.fromkeys(zip(layers.types, layers.rotates, strict=True)):
+        rotation = rotations.get(kind) if rotates else None
+        built[kind, rotates] = _layer(part, kind, rotation, layers, widths.get(kind), width_from, arithmetic)
+    if LINEAR in layers.types or CONV in layers.types:
+        notes.append("layers of linear attention or convolution have no position encoding of their own: kind none")
+    if CHUNKED in layers.types:
+        notes.append(
+            f"chunked_attention sees its own chunk of {layers.window:,} tokens, at most that many: shown as window"
+        )
+    if known.code is not None:
+        notes.append(f"transformers has no {part.model_type}: what it is comes from {known.code}")
+    if known.latent:
+        notes.append("the rotated features of a head come after its still ones (qk_nope_head_dim)")
+    scaled = [one for one in rotations.values() if one is not None and one.rope.scaling is not None]
+    scaling, sources = (scaled[0].rope.scaling, scaled[0].sources) if scaled else (None, {})
+    return Plan(
+        layers=tuple(built[pair] for pair in zip(layers.types, layers.rotates, strict=True)),
+        **lengths(keys, known, scaling, sources, longest, notes),
+    )
+
+
+def _head_widths(keys: Keys, known: Architecture, layers: Layers) -> tuple[dict[str, int], str]:
+    """Of a head of each type of layer, and where it came from."""
+    if known.latent:
+        still = keys.needed("qk_nope_head_dim", least=0, most=65_536)
+        width = still + keys.needed("qk_rope_head_dim", most=65_536)
+        return dict.fromkeys(layers.types, width), f"{keys.source('qk_nope_head_dim')} + qk_rope_head_dim"
+    heads = keys.needed(known.heads_key, most=65_536)
+    stated = None if known.head_key is None else keys.integer(known.head_key, most=65_536)
+    if stated is not None and known.head_key is not None:
+        widths, source = dict.fromkeys(layers.types, stated), keys.source(known.head_key)
+    else:
+        width = keys.needed(known.width_key)
+        if width % heads:
+            raise keys.bad(known.heads_key, f"{heads} does not divide {known.width_key} {width}", "correct one of them")
+        widths = dict.fromkeys(layers.types, width // heads)
+        source = f"{keys.source(known.width_key)} / {known.heads_key}"
+    if "global_head_dim" in known.defaults and FULL in widths:
+        widths[FULL] = keys.needed("global_head_dim", most=65_536)
+    return widths, source
+
+
+def _layer(
+    part: Part,
+    kind: str,
+    rotation: Rotation | None,
+    layers: Layers,
+    head: int | None,
+    head_from: str,
+    arithmetic: Arithmetic,
+) -> LayerPlan:
+    keys, known = part.keys, part.known
+    window = layers.window if kind in (SLIDING, CHUNKED) else None
+    sources = {"window": layers.sources["window"]} if window is not None else {}
+    if "kind" in layers.sources:
+        sources["kind"] = layers.sources["kind"]
+    if rotation is None:
+        heat = _llama4_temperature(keys) if known.temperature == "llama4" and kind == FULL else None
+        kind = "none" if heat is None else "temperature"
+        return LayerPlan(kind=kind, settings=json.dumps(heat or {}), window=window, sources=tuple(sources.items()))
+    sources |= {
+        **rotation.sources,
+        "head_width": head_from,
+        "layout": known.code or f"transformers' code for {part.model_type}",
+    }
+    layout = known.layout
+    if "rope_interleave" in known.defaults and keys.flag("rope_interleave") is False:
+        layout, sources["layout"] = "half", keys.source("rope_interleave")
+    settings: dict[str, Any] = {"sections": None, "arrangement": "blocks"}
+    if known.sections is not None:
+        settings = _sections(keys, known, rotation)
+    if known.temperature == "ministral" and (beta := rotation.extra.get("llama_4_scaling_beta")):
+        settings["temperature"] = _ministral_temperature(keys, rotation, beta)
+    try:
+        layer = rope_layer(
+            rotation.rope.base,
+            rotation.width,
+            rotation.rope.scaling,
+            arithmetic,
+            layout=layout,
+            head_width=head,
+            window=window,
+            settings=json.dumps(settings),
+            sources=tuple(sources.items()),
+        )
+        if not layer.resolved:
+            layer.for_length(2)  # what does not fit must not wait for a length to be found
+        return layer
+    except ValueError as error:
+        raise keys.bad(sources.get("scaling", sources["base"]).partition(":")[2], str(error)) from None
+
+
+def _sections(keys: Keys, known: Architecture, rotation: Rotation) -> dict[str, Any]:
+    sections = rotation.extra.get("mrope_section")
+    if sections is None:
+        raise keys.bad(
+            "mrope_section", f"is missing from the rope keys, and {keys.owner} rotates by three axes", "add it"
+        )
+    if sum(sections) != rotation.width // 2:
+        raise keys.bad(
+            "mrope_section",
+            f"{sections} adds up to {sum(sections)}, the head has {rotation.width // 2} frequencies",
+            "fix it",
+        )
+    return {"sections": sections, "arrangement": known.sections}
+
+
+def _llama4_temperature(keys: Keys) -> dict[str, Any] | None:
+    on = keys.flag("attn_temperature_tuning")
+    floor, strength = keys.integer("floor_scale", least=2, most=LARGEST_LENGTH), keys.number("attn_scale", 0, 1e6)
+    if on is False:
+        return None
+    return {"form": "llama4", "trained": floor or 8192, "strength": 0.1 if strength is None else strength}
+
+
+def _ministral_temperature(keys: Keys, rotation: Rotation, beta: Any) -> dict[str, Any]:
+    if isinstance(beta, bool) or not isinstance(beta, int | float) or not 0 < beta <= 1e6:
+        raise keys.bad("llama_4_scaling_beta", f"{shown(beta)} is not a number above 0", "correct it")
+    trained = getattr(rotation.rope.scaling, "trained", None)
+    if trained is None:
+        raise keys.bad("llama_4_scaling_beta", "needs original_max_position_embeddings beside it", "add it")
+    return {"kind": "temperature", "form": "ministral", "trained": trained, "strength": float(beta)}

@@ -1,0 +1,34 @@
+"""What a checkpoint's positions resolve to: a plan for each side of the model, and what was said about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ropewalk.plan import Plan
+
+Stack = Literal["decoder", "encoder", "encoder-decoder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    name: str
+    """What the checkpoint calls itself, or the file it was read from."""
+    where: str
+    """config.json, or the name of the GGUF file."""
+    model_type: str
+    stack: Stack
+    plans: Mapping[str, Plan]
+    """By side: decoder, encoder."""
+    config: Mapping[str, Any]
+    """config.json as it stands, or GGUF metadata without the tokenizer's arrays."""
+    notes: tuple[str, ...] = ()
+    """Keys that were read and mean nothing here, and readings that differ without changing a number."""
+    refusal: str | None = None
+    """Why such a model is not loaded; None if it can be."""
+
+    @property
+    def plan(self) -> Plan:
+        """Of the side that speaks: the decoder, or the encoder where it is alone."""
+        return self.plans["decoder"] if "decoder" in self.plans else self.plans["encoder"]

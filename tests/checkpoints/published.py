@@ -1,0 +1,80 @@
+"""Position blocks of published configs, written from their documented values, and the plans they are known to mean.
+
+published/NAME.json is the block as it stands in the checkpoint's config.json, sizes and positions without the rest;
+published/plans.txt is the plan of each, or why there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checkpoints.resolve import Resolved
+from ropewalk.plan import LayerPlan
+
+FOLDER = Path(__file__).parent / "published"
+
+
+def names() -> list[str]:
+    return sorted(file.stem for file in FOLDER.glob("*.json"))
+
+
+def config(name: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def plans() -> dict[str, str]:
+    """The known plan of each, or `error:` and what the message must hold."""
+    found: dict[str, list[str]] = {}
+    for line in (FOLDER / "plans.txt").read_text(encoding="utf-8").splitlines():
+        if not line.startswith(" "):
+            name = line
+            found[name] = []
+        else:
+            found[name].append(line[4:])
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
+
+def said(resolved: Resolved) -> str:
+    """A plan in one line for the lengths of each side and one for each group of layers."""
+    lines = []
+    for side, plan in resolved.plans.items():
+        lengths = " ".join(
+            f"{name}={getattr(plan, name)}" for name in ("trained", "extended", "table") if getattr(plan, name)
+        )
+        lines.append(f"{side} {len(plan.layers)} {lengths}".strip())
+        lines += [
+            f"  {_numbers(numbers, len(plan.layers))}: {_layer(layer)}" for layer, numbers in plan.groups().items()
+        ]
+    if resolved.refusal:
+        lines.append(f"refused: {resolved.refusal}")
+    return "\n".join(lines)
+
+
+def _numbers(numbers: list[int], count: int) -> str:
+    if len(numbers) == count:
+        return "all"
+    if len(numbers) <= 6:
+        return ",".join(map(str, numbers))
+    return f"{','.join(map(str, numbers[:6]))}..{numbers[-1]} ({len(numbers)})"
+
+
+def _layer(layer: LayerPlan) -> str:
+    parts = [layer.kind]
+    if layer.base is not None:
+        parts += [str(layer.layout), f"{layer.rotary_width}/{layer.head_width}", f"base={layer.base:.12g}"]
+    settings = json.loads(layer.settings)
+    if layer.kind == "rope":
+        settings = {key: value for key, value in settings.items() if value not in (None, "blocks")}
+    if settings:
+        parts.append(json.dumps(settings))
+    if layer.scaling is not None:
+        parts.append(f"[{layer.scaling}]")
+    if layer.rotary_gain != 1:
+        parts.append(f"gain={layer.rotary_gain:.6f}")
+    if layer.logit_gain != 1:
+        parts.append(f"scores={layer.logit_gain:.6f}")
+    if layer.window is not None:
+        parts.append(f"window={layer.window}")
+    return " ".join(parts)
