@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
@@ -191,7 +192,7 @@ class Plan:
         resolved = {layer: layer.for_length(limit) for layer in dict.fromkeys(self.layers)}
         return replace(self, layers=tuple(resolved[layer] for layer in self.layers), length=limit)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all that changes a rotated key or a score; where values came from does not count."""
         seen: dict[LayerPlan, str] = {}

@@ -76,7 +76,7 @@ class SafetensorsWeights:
     def read(self, name: str) -> Tensor:
         path, entry = self._place[name]
         try:
-            # Opened for each tensor: a file that stays mapped keeps all pages that were read, a second copy of the model.
+            # Opened for each tensor: a file that stays mapped keeps every page that was read, the model a second time.
             with safe_open(path, framework="pt") as file:
                 tensor = file.get_tensor(name)
         except (SafetensorError, OSError, RuntimeError, ValueError) as error:

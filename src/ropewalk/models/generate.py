@@ -164,7 +164,7 @@ class Texts:
     cached=False keeps no keys and reads every text again at every step: slow, the same, and what tests compare with.
     """
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def __init__(
         self,
         model: Transformer,
@@ -200,7 +200,7 @@ class Texts:
         self.memory = None if cached else memory  # a cache holds its keys
         self.unread = rows  # without a cache nothing is ever read for good
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def logits(self) -> Tensor:
         """(B, V) in float32."""
         tokens, at = self._padded(self.unread, self.limit)
