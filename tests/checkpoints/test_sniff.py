@@ -6,6 +6,9 @@ import gzip
 import io
 import os
 import pickle
+import shlex
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -13,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.sniff import kind_of
@@ -82,6 +85,17 @@ def test_a_pickle_is_refused_under_any_name(tmp_path: Path, what: str, name: str
     (tmp_path / name).write_bytes(PICKLES[what])
     with pytest.raises(BadInput, match=r"(program|pickle).*convert it where you trust it:  python -c "):
         kind_of(tmp_path / name)
+
+
+def test_the_way_out_that_is_told_works(tmp_path: Path) -> None:
+    tied = torch.ones(2, 3)
+    torch.save({"a": tied, "b": tied, "c": torch.eye(3)[:, :2]}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(BadInput, match="is a zip") as caught:
+        kind_of(tmp_path / "pytorch_model.bin")
+    line = str(caught.value).partition("convert it where you trust it:")[2].partition("  then pass")[0]
+    command = shlex.split(line.replace("FILE", "pytorch_model.bin"))
+    subprocess.run([sys.executable, *command[1:]], cwd=tmp_path, check=True)
+    assert sorted(load_file(tmp_path / "model.safetensors")) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("what", OTHERS)

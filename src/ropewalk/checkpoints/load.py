@@ -24,6 +24,7 @@ from ropewalk.checkpoints.resolve import Resolved, read
 from ropewalk.checkpoints.sniff import kind_of
 from ropewalk.checkpoints.weights import Weights, open_weights
 from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.nn import MLP, Attention
 from ropewalk.plan import Plan
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -176,12 +177,25 @@ def _check_shapes(model: Transformer, weights: Weights, found: dict[str, Source]
         if source.form == "transposed":
             shapes = [shape[::-1] for shape in shapes]
         shapes = [shape[1:] if len(shape) == len(want) + 1 and shape[0] == 1 else shape for shape in shapes]
-        rest = {shape[1:] for shape in shapes}
-        if rest != {want[1:]} or sum(shape[0] if shape else 1 for shape in shapes) != want[0]:
+        parts = _rows(model, ours)
+        parts = parts if len(shapes) > 1 else [sum(parts)]
+        if [shape[1:] for shape in shapes] != [want[1:]] * len(parts) or [shape[:1] for shape in shapes] != [
+            (n,) for n in parts
+        ]:
             said = " + ".join(f"{weights.shape(name)}" for name in source.names)
             raise BadInput(
                 resolved.name, ", ".join(source.names), f"has shape {said}, the config says {want}", "one is wrong"
             )
+
+
+def _rows(model: Transformer, ours: str) -> list[int]:
+    """Rows of each part of a tensor of ours: of queries, keys and values, or of gate and values, where they are one."""
+    path, _, module = ours.rpartition(".")[0].rpartition(".")
+    parent = model.get_submodule(path)
+    if isinstance(parent, Attention) and set(module) <= set("qkv"):
+        return [parent.sizes["qkv".index(letter)] for letter in module]
+    rows = model.get_parameter(ours).shape[0]
+    return [rows // 2] * 2 if isinstance(parent, MLP) and parent.fused and module == "up" else [rows]
 
 
 def adopted(built: Plan, resolved: Plan) -> Plan:

@@ -21,7 +21,8 @@ HEAD = 512
 CONVERT = (
     'convert it where you trust it:  python -c "import sys, torch; from safetensors.torch import save_file; '
     "w = torch.load(sys.argv[1], map_location='cpu', weights_only=True); "
-    "save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\" FILE  then pass the .safetensors"
+    "save_file({k: v.contiguous().clone() for k, v in w.items()}, 'model.safetensors')\" FILE  "
+    "then pass the .safetensors"
 )
 PICKLE = "is a pickle (a program, not data); ropewalk does not run it"
 PACKED = "unpack it, and pass the .safetensors, the .gguf or the model's directory"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Factor = Annotated[float, Field(ge=1, le=4096, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Turns = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Gain = Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
 Length = Annotated[int, Field(ge=2, le=2**40)]
 Limit = Annotated[int, Field(ge=1, le=2**40)]
 
@@ -37,6 +39,8 @@ class Scaling(Settings):
     length_dependent: ClassVar[bool] = False
     hf_type: ClassVar[str | None] = None
     """transformers' `rope_type`; None where it has none."""
+    hf_required: ClassVar[tuple[str, ...]] = ()
+    """Keys of `rope_parameters` that stand for no default of ours."""
     hf_keys: ClassVar[Mapping[str, str]] = {}
     """Field to key of transformers' `rope_parameters`."""
 
@@ -99,6 +103,8 @@ class Scaling(Settings):
             )
         refuse_unknown(parameters, (*SHARED_KEYS, *cls.hf_keys.values()), f"rope_type {cls.hf_type!r}")
         given = {field: key for field, key in cls.hf_keys.items() if parameters.get(key) is not None}
+        if missing := [key for key in cls.hf_required if parameters.get(key) is None]:
+            raise ValueError(f"rope_type {cls.hf_type!r}: {', '.join(missing)} is missing, and no default is safe")
         values = {field: _plain(parameters[key]) for field, key in given.items()}
         values.update(settings)
         for field, value in cls.inherit(parameters, longest).items():

@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from ropewalk.scaling.base import Factor, Length, Positive, Scaling, blend, periods32
+from ropewalk.scaling.base import Factor, Length, Scaling, Turns, blend, periods32
 from ropewalk.scaling.exact import PI, check_base, check_width, exact, ladder
 
 
@@ -27,12 +27,19 @@ class Llama3(Scaling):
     """s, what slow frequencies are divided by."""
     trained: Length
     """L, the length the checkpoint was trained at."""
-    low: Positive = 1.0
+    low: Turns = 1.0
     """Frequencies that turn less often than this within the trained length are divided in full."""
-    high: Positive = 4.0
+    high: Turns = 4.0
     """Frequencies that turn more often than this within the trained length are kept."""
 
     hf_type: ClassVar[str | None] = "llama3"
+    # Without its trained length transformers 5 takes the extended one in its place, which scales nothing: refused.
+    hf_required: ClassVar[tuple[str, ...]] = (
+        "factor",
+        "original_max_position_embeddings",
+        "low_freq_factor",
+        "high_freq_factor",
+    )
     hf_keys: ClassVar[Mapping[str, str]] = {
         "factor": "factor",
         "trained": "original_max_position_embeddings",
@@ -66,10 +73,6 @@ class Llama3(Scaling):
         between = (1 - kept) * omega / self.factor + kept * omega
         slow, fast = wavelength > self.trained / self.low, wavelength < self.trained / self.high
         return tuple(torch.where(slow, omega / self.factor, torch.where(fast, omega, between)).tolist())
-
-    @classmethod
-    def inherit(cls, parameters: Mapping[str, Any], longest: int | None) -> dict[str, Any]:
-        return {"trained": longest}
 
     def __str__(self) -> str:
         ends = "" if (self.low, self.high) == (1, 4) else f", low {self.low:g}, high {self.high:g}"

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ropewalk.scaling.base import Factor, Length, Limit, Positive, Scaling, periods32
+from ropewalk.scaling.base import Factor, Gain, Length, Limit, Positive, Scaling, periods32
 from ropewalk.scaling.exact import check_base, check_width, exact, ladder
 
 Divisors = Annotated[tuple[Positive, ...], Field(min_length=1)]
@@ -38,7 +38,7 @@ class LongRoPE(Scaling):
     """s, extended length over trained length; it changes the gain alone."""
     extended: Length | None = None
     """The extended length, to give s as a ratio; give it or `factor`."""
-    attention_factor: Positive | None = None
+    attention_factor: Gain | None = None
     """Replaces the gain."""
     length: Limit | None = None
     """l, one past the largest position that will be used; None until `for_length`."""

@@ -29,10 +29,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ropewalk.scaling.base import Factor, Length, Positive, Scaling, blend, periods32
+from ropewalk.scaling.base import Factor, Gain, Length, Scaling, Turns, blend, periods32
 from ropewalk.scaling.exact import PI, check_base, check_width, exact, ladder
 
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class YaRN(Scaling):
@@ -41,9 +41,9 @@ class YaRN(Scaling):
     """s, wanted length over trained length."""
     trained: Length
     """L, the length the checkpoint was trained at."""
-    beta_fast: Positive = 32.0
+    beta_fast: Turns = 32.0
     """Frequencies that turn more often than this within the trained length are kept."""
-    beta_slow: Positive = 1.0
+    beta_slow: Turns = 1.0
     """Frequencies that turn less often than this within the trained length are divided in full."""
     ramp: Literal["code", "paper"] = "code"
     """What lies between: linear in the index, as shipped, or linear in rotations, as published."""
@@ -51,7 +51,7 @@ class YaRN(Scaling):
     """Round the ends of the code ramp outwards to whole indices."""
     dialect: Literal["hf", "deepseek", "paper"] = "hf"
     """Whose rule gives the gains."""
-    attention_factor: Positive | None = None
+    attention_factor: Gain | None = None
     """Replaces the gain on cos and sin."""
     mscale: Weight | None = None
     """m of the gain's numerator."""
