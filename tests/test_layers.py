@@ -54,7 +54,8 @@ WITHOUT_TORCH = (
     "checkpoints/resolve*.py",
     "checkpoints/architectures*.py",
     "checkpoints/engines/*.py",
-    "checkpoints/inspect.py",
+    "checkpoints/inspect*.py",
+    "checkpoints/hub.py",
 )
 HEAVY = ("torch", "transformers", "safetensors.torch")
 

@@ -27,7 +27,11 @@ _HOME = {
     "TransformerConfig": "ropewalk.models",
     "attend": "ropewalk.attention",
     "complete": "ropewalk.models",
+    "export": "ropewalk.checkpoints.export",
     "generate": "ropewalk.models",
+    "inspect": "ropewalk.checkpoints.inspect",
+    "load": "ropewalk.checkpoints.load",
+    "patch": "ropewalk.checkpoints.patch",
     "preset": "ropewalk.models",
 }
 _MODULES = ("attention", "encodings", "positions", "scaling")

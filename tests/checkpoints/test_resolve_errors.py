@@ -103,7 +103,7 @@ CASES = {
     "vLLM's gain": (
         changed("llama-3-8b", rope_scaling={**YARN, "attn_factor": 1.2}),
         "rope_scaling.attn_factor",
-        "vLLM multiplies the gain by it, transformers ignores it",
+        "older vLLM multiply the gain by it, transformers ignores it",
     ),
     "two patterns": (
         changed("gemma-3-1b", layer_types=["full_attention"] * 26),

@@ -38,8 +38,11 @@ def test_every_help_ends_in_examples_of_its_own(ropewalk: Ropewalk, name: str, e
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=" ".join)
 @pytest.mark.usefixtures("recipe", "cable")
-def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...]) -> None:
+def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path) -> None:
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
+    Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
+    Path("MODEL").symlink_to(checkpoint)
+    Path("config.json").symlink_to(checkpoint / "config.json")
     answer = ropewalk(*example)
     # The files that are compared do differ.
     assert answer.code == (1 if example[:2] == ("config", "diff") else 0), answer.stderr

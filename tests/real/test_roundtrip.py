@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,9 @@ from ropewalk.checkpoints.prove import Proof, compare_plans
 from ropewalk.checkpoints.resolve import read
 from ropewalk.checkpoints.tokenizer import of
 from tests.checkpoints.llama_cpp import LlamaCpp
+from tests.real.conftest import Tokenize
 from tests.real.fetch import model
+from tests.real.lines import lines
 
 pytestmark = [pytest.mark.real, pytest.mark.no_poison]
 
@@ -90,6 +93,13 @@ def test_transformers_reads_the_directory(exported: Exported, ours: torch.Tensor
     assert perplexity(logprobs, text) == pytest.approx(perplexity(ours, text), rel=1e-3)
     fast = transformers.AutoTokenizer.from_pretrained(exported.directory)
     assert fast(TEXT)["input_ids"][:TOKENS] == text
+
+
+def test_llama_cpp_cuts_text_alike(exported: Exported, llama_cpp: Callable[[Path], Tokenize]) -> None:
+    """The vocabulary went through tokenizer.json and back."""
+    ours, theirs = of(exported.source), llama_cpp(exported.file)
+    for line in (TEXT, *lines()):
+        assert theirs(line, True) == ours.encode(line)
 
 
 def test_llama_cpp_reads_the_file(exported: Exported, ours: torch.Tensor, text: list[int]) -> None:

@@ -18,7 +18,7 @@ from ropewalk.checkpoints.errors import BadInput, plain
 
 MOST_KEYS = 1 << 16
 MOST_TENSORS = 1 << 17
-MOST_ELEMENTS = 1_500_000
+MOST_ELEMENTS = 1 << 21
 """Of all arrays together; the largest vocabularies with their scores, types and merges have 1.3 million."""
 MOST_ARRAYS = 1 << 16
 LONG = 4096

@@ -58,7 +58,7 @@ def _rotation(
     if "attn_factor" in values:
         raise keys.bad(
             f"{field}.attn_factor",
-            f"is {shown(values['attn_factor'])}: vLLM multiplies the gain by it, transformers ignores it and reads "
+            f"is {shown(values['attn_factor'])}: older vLLM multiply the gain by it, transformers ignores it and reads "
             f"attention_factor ({shown(values.get('attention_factor', 'absent'))})",
             "write attention_factor, the gain itself, and remove attn_factor",
         )

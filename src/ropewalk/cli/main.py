@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli import config, listing
+from ropewalk.cli import config, export, generate, inspect, listing
 from ropewalk.cli.output import examples
 
 app = typer.Typer(
@@ -28,6 +28,9 @@ app = typer.Typer(
 )
 app.add_typer(listing.app, name="list")
 app.add_typer(config.app, name="config")
+app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(epilog=generate.EPILOG)(generate.generate)
+app.command(epilog=export.EPILOG)(export.export)
 
 
 def _version(asked: bool) -> None:

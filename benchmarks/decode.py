@@ -1,0 +1,142 @@
+"""Tokens a second when decoding with SmolLM2-135M: ours against transformers and against the matrix products alone.
+
+    python benchmarks/decode.py [--rounds 5] [--json]        needs python -m tests.real.fetch smollm2
+
+In each round every way continues the same prompts of 32 tokens by 48, greedily, in turn; a figure is the median over
+the rounds of tokens a second. `bare` is the matrix products of the same weights with as many tokens, and nothing else.
+transformers runs once as it is and once with a static cache and its forward pass compiled. llama.cpp stands beside
+them where xllamacpp is installed: one text at a time, weights in float32, or float16 in place of bfloat16.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bars
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+PROMPT, NEW = 32, 48
+OVER_DEFAULT, OVER_COMPILED, OF_BARE = 1.6, 1.0, 0.8
+Way = Callable[[], Any]
+
+
+def run(rounds: int) -> dict[str, Any]:
+    import torch
+
+    from ropewalk.checkpoints.export import export
+    from tests.real.fetch import model as fetched
+
+    torch.set_grad_enabled(False)
+    measured: dict[str, float] = {}
+    found: dict[str, dict[str, Any]] = {}
+    gguf = fetched("smollm2")
+    with tempfile.TemporaryDirectory() as folder:
+        export(gguf, Path(folder) / "hf", to="hf")
+        for dtype in ("float32", "bfloat16"):
+            for batch in (1, 8):
+                mode = f"{dtype}, batch {batch}"
+                print(mode, file=sys.stderr, flush=True)
+                speeds = compare(ways(gguf, Path(folder), dtype, batch), batch * NEW, rounds)
+                measured |= {f"{name}, {mode}": speed for name, speed in speeds.items()}
+                ours = speeds["ropewalk"]
+                for name, bound in (
+                    ("transformers", OVER_DEFAULT),
+                    ("transformers compiled", OVER_COMPILED),
+                    ("bare", OF_BARE),
+                ):
+                    key = f"ropewalk over {name}, {mode}: at least"
+                    found[key] = bars.bar(ours / speeds[name], bound, at_least=True)
+    return {"bars": found, "measured": measured, "versions": bars.versions(["transformers", "xllamacpp"])}
+
+
+def compare(each: dict[str, Way], tokens: int, rounds: int) -> dict[str, float]:
+    for way in each.values():
+        way()
+    spent: dict[str, list[float]] = {name: [] for name in each}
+    for _ in range(rounds):
+        for name, way in each.items():
+            start = time.perf_counter()
+            way()
+            spent[name].append(time.perf_counter() - start)
+    return {name: tokens / statistics.median(times) for name, times in spent.items()}
+
+
+def ways(gguf: Path, folder: Path, dtype: str, batch: int) -> dict[str, Way]:
+    import torch
+    from transformers import LlamaForCausalLM
+
+    import ropewalk
+
+    prompts = [[(7 * i + 11 * b) % 40_000 + 100 for i in range(PROMPT)] for b in range(batch)]
+    model = ropewalk.load(gguf, dtype=dtype)
+    kind = getattr(torch, dtype)
+    theirs = [LlamaForCausalLM.from_pretrained(folder / "hf", dtype=kind).eval() for _ in range(2)]
+    theirs[1].forward = torch.compile(theirs[1].forward)  # type: ignore[method-assign]
+    tokens = torch.tensor(prompts)
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False, "attention_mask": tokens > 0}
+
+    def ours() -> None:
+        assert len(ropewalk.complete(model, prompts, max_tokens=NEW, temperature=0)[0]) == NEW
+
+    every: dict[str, Way] = {
+        "bare": lambda: bare(model, tokens),
+        "ropewalk": ours,
+        "transformers": lambda: theirs[0].generate(tokens, **options),
+        "transformers compiled": lambda: theirs[1].generate(tokens, cache_implementation="static", **options),
+    }
+    if batch == 1 and (beside := llama_cpp(gguf, folder, dtype, prompts[0])):
+        every["llama.cpp"] = beside
+    return every
+
+
+def bare(model: Any, tokens: Any) -> None:
+    """The matrix products of the prompt and of every new token; what is between them is left out."""
+    import torch
+    from torch.nn import functional as F
+
+    batch, width = len(tokens), model.config.width
+    blocks = [
+        (b.attention.qkv.weight, b.attention.out.weight, b.mlp.up.weight, b.mlp.down.weight)
+        for b in model.decoder.blocks
+    ]
+    for length in (PROMPT, *[1] * (NEW - 1)):
+        x = torch.ones(batch, length, width, dtype=model.tokens.weight.dtype)
+        for qkv, out, up, down in blocks:
+            x = F.linear(F.linear(x, qkv)[..., : out.shape[1]], out)
+            x = F.linear(F.linear(x, up)[..., : down.shape[1]], down)
+        F.linear(x[:, -1], model.tokens.weight)
+
+
+def llama_cpp(gguf: Path, folder: Path, dtype: str, prompt: list[int]) -> Way | None:
+    try:
+        import xllamacpp
+    except ImportError:
+        return None
+    from ropewalk.checkpoints.export import export
+
+    file = folder / f"{dtype}.gguf"
+    if not file.exists():
+        export(gguf, file, to="gguf", dtype="float32" if dtype == "float32" else "float16")
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(file)
+    parameters.n_ctx, parameters.n_parallel, parameters.warmup = 512, 1, False
+    parameters.cpuparams.n_threads = 2
+    server = xllamacpp.Server(parameters)
+    asked = {"prompt": prompt, "n_predict": NEW, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
+
+    def way() -> None:
+        answer = server.handle_completions(asked)
+        assert answer["usage"]["completion_tokens"] == NEW, answer
+
+    return way
+
+
+if __name__ == "__main__":
+    sys.exit(bars.main(__doc__, run, rounds=5))

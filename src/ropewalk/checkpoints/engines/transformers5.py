@@ -1,0 +1,143 @@
+"""transformers 5, read in 5.22.2: modeling_rope_utils.py, models/*, integrations/ggml.py.
+
+Frequencies are float32; cos and sin are multiplied by `attention_factor`. Length-dependent scalings are decided in
+every forward pass: `longrope` by the largest position of the call, `dynamic` by the longest text seen so far, which
+falls back only on a text shorter than max_position_embeddings. Keys cached before such a change keep their rotation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, gain, yarn_of
+from ropewalk.checkpoints.engines.facts import Facts, Subject, known
+from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.scaling import Dynamic, LongRoPE, YaRN
+
+ENGINE, VERSION = "transformers 5", "5.22.2"
+
+GGUF_NAMES = {"gpt-oss": "gpt_oss", "minimax-m2": "minimax_m2", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
+"""GGUF architectures under the names of its mapping."""
+GGUF_BESIDES = ("lfm2", "qwen35", "qwen35moe")
+"""GGUF architectures read by a newer path (integrations/gguf), which takes rope.freq_base too."""
+
+PER_CALL = "in every call, by its largest position"
+GROWING = "by the longest text seen so far"
+
+
+def read(resolved: Resolved) -> Reading:
+    facts = Facts(resolved)
+    if facts.gguf:
+        return read_gguf(facts, ENGINE, VERSION, "transformers5")
+    if (unknown := facts.unknown_to("transformers5")) is not None:
+        return Reading(engine=ENGINE, version=VERSION, refusal=f"no model type {unknown!r} without remote code")
+    draft, switch = Draft(), "static"
+    for subject in facts.subjects():
+        scaling = subject.layer.scaling
+        if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
+            why = f"its {resolved.model_type} builds plain RoPE for the whole head, and does not read {subject.partial}"
+            draft.whole(subject, why, "transformers#48652")
+        elif isinstance(scaling, YaRN):
+            draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
+        elif isinstance(scaling, LongRoPE):
+            switch = PER_CALL
+            draft.layers.append(longrope(facts, subject, scaling, draft))
+        elif isinstance(scaling, Dynamic):
+            switch = GROWING
+            stateful(subject, scaling, draft)
+            draft.layers.append(subject.planned())
+        else:
+            draft.layers.append(subject.planned())
+    return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
+
+
+def rotates_part(resolved: Resolved, engine: str) -> bool:
+    """Whether the model's code rotates a part of the head; the others' plain RoPE is built for all of it."""
+    return resolved.model_type.removesuffix("_text") in known(engine)["rotates_part"]
+
+
+def yarn(
+    facts: Facts,
+    subject: Subject,
+    scaling: YaRN,
+    draft: Draft,
+    *,
+    nested_truncate: bool,
+    engine: str = "transformers5",
+) -> LayerReading:
+    """`attention_factor` replaces the gain; else both mscale keys; else g(s, 1)."""
+    used = yarn_of(scaling, dialect="hf")
+    if nested_truncate and not scaling.truncate:
+        used = yarn_of(used, truncate=True)
+        draft.ignore("truncate")
+        draft.note(
+            "rounds the ends of YaRN's ramp, though truncate is false",
+            "it looks for truncate beside the layer types, not among the parameters of the layer type",
+            "transformers#45887 (the same slip, mended for another key)",
+        )
+    on_score = 1.0
+    if scaling.mscale_all_dim and facts.resolved.model_type in known(engine)["gain_on_scores"]:
+        on_score = gain(scaling.factor, scaling.mscale_all_dim) ** 2
+    elif scaling.logit_gain != 1:
+        draft.ignore("mscale_all_dim")
+        draft.note(
+            "leaves out YaRN's gain on the scores",
+            f"its {facts.resolved.model_type} attention does not apply mscale_all_dim",
+            "transformers#47435",
+        )
+    found = subject.numbers_of(used, logit_gain=on_score)
+    if scaling.dialect == "deepseek" and not math.isclose(found.rotary_gain, scaling.rotary_gain, rel_tol=1e-6):
+        draft.note(
+            f"multiplies cos and sin by {found.rotary_gain:.4f}",
+            "without both mscale keys it takes 0.1 ln s + 1; DeepSeek's own rule takes the ratio with defaults 1 and 0",
+            "vllm#56446",
+        )
+    return found
+
+
+def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
+    draft.note(
+        f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
+        "keys cached before the switch keep the short list's rotation; generate() throws Phi-3's cache away there",
+        "transformers#33129",
+    )
+    found = subject.planned()
+    if facts.model_type == "phimoe":
+        draft.note(
+            "never uses the long list",
+            "its PhiMoE layer recomputes the frequencies without the length; only the gain switches",
+        )
+        return subject.numbers_of(scaling, stretched=found.frequencies)
+    return found
+
+
+def stateful(subject: Subject, scaling: Dynamic, draft: Draft) -> None:
+    draft.note(
+        f"raises dynamic NTK's base with the longest text seen so far, past {scaling.trained:,}",
+        "a result depends on earlier calls, and cached keys keep the base they were rotated under",
+        "transformers#25104, transformers#25306",
+    )
+
+
+def read_gguf(facts: Facts, engine: str, version: str, names: str) -> Reading:
+    """Of a GGUF file it reads rope.freq_base, and context_length; no rope.scaling key but gpt-oss's, no rope_freqs."""
+    draft = Draft()
+    named, listed = GGUF_NAMES.get(facts.arch, facts.arch), known(names)["gguf_base"]
+    if not {named, facts.arch} & {*listed, *(GGUF_BESIDES if engine == ENGINE else ())}:
+        why = f"it reads no rope.freq_base from GGUF architecture {facts.arch!r}"
+        return Reading(engine=engine, version=version, refusal=why)
+    ignored = [key for key in facts.resolved.config if key.startswith(f"{facts.arch}.rope.scaling.")]
+    for subject in facts.subjects():
+        scaling = subject.layer.scaling
+        reads_scaling = facts.arch == "gpt-oss" and isinstance(scaling, YaRN)
+        if scaling is None or reads_scaling:
+            draft.layers.append(subject.planned())
+            continue
+        draft.ignore(*ignored)
+        draft.note(
+            f"rotates plainly, without {scaling.kind}",
+            "from a GGUF file it reads rope.freq_base and context_length, not rope.scaling.* nor the tensor rope_freqs",
+            "vllm#7268 (rope_freqs taken for a weight)",
+        )
+        draft.layers.append(subject.numbers_of(None))
+    return draft.reading(engine, version, length=facts.longest)

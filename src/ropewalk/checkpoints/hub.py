@@ -1,0 +1,57 @@
+"""Finding what a person means by a path: a file or directory here, or org/name, of which only config.json is fetched.
+
+An existing local path always wins, so a directory called org/name is never looked for elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ropewalk.checkpoints.errors import BadInput
+
+REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+
+
+def locate(path: str | Path) -> tuple[Path, str | None]:
+    """Where to read, and the name of the repository if it came from the hub."""
+    here = Path(path)
+    if here.exists():
+        return here, None
+    name = str(path)
+    if not REPOSITORY.fullmatch(name) or name.endswith((".json", ".gguf", ".safetensors")):
+        raise BadInput(
+            name, "", "does not exist", "give a model directory, a config.json, a .gguf file, or an org/name"
+        )
+    return _fetched(name), name
+
+
+def _fetched(name: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    reachable = _reachable()
+    try:
+        return Path(hf_hub_download(name, "config.json", etag_timeout=10, local_files_only=not reachable))
+    except Exception as error:  # the hub raises errors of its HTTP library's, of its own and of the system's
+        reason = f"fetching it failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        raise BadInput(
+            name,
+            "config.json",
+            f"is not here, and {reason if reachable else 'the hub cannot be reached'}",
+            "check the name and the connection (gated: `hf auth login`), or download config.json and pass that",
+        ) from None
+
+
+def _reachable() -> bool:
+    """Whether the hub answers at all; its library would try again for half a minute, though a cached config is here."""
+    if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True
+    at = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    try:
+        with socket.create_connection((at.hostname or "", at.port or (80 if at.scheme == "http" else 443)), timeout=5):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,182 @@
+"""A checkpoint opened and not loaded: each tensor of its model by transformers' name, read when asked for, then let go.
+
+What converts a checkpoint needs no model in memory, only where each tensor lies, what it is part of and how its
+features are laid out. `parameter` puts one of ours together from theirs, as `load` does for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ropewalk.checkpoints import families, load
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.families.base import Keys, Source, to_ours
+from ropewalk.checkpoints.left_over import check_left_over
+from ropewalk.checkpoints.resolve import Resolved, read
+from ropewalk.checkpoints.safetensors_file import read_header
+from ropewalk.checkpoints.sniff import kind_of
+from ropewalk.checkpoints.strict_json import MOST_INDEX_BYTES, read_json
+from ropewalk.checkpoints.weights import INDEX, SINGLE, Weights
+from ropewalk.models import Transformer
+from ropewalk.plan import LayerPlan, Layout
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""safetensors' names of what tensors are stored in."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+Change = Callable[[str, Tensor], Tensor]
+"""What is done to a tensor of the file, by its name, before it is used."""
+
+
+class Rotation(NamedTuple):
+    """What a rotating layer has for certain."""
+
+    base: float
+    width: int
+    layout: Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rotated:
+    """A tensor whose rows are the features of query or key heads that turn."""
+
+    heads: int
+    layer: LayerPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    path: Path
+    resolved: Resolved
+    keys: Keys
+    """The config in transformers' words."""
+    weights: Weights
+    """Under transformers' names."""
+    family: ModuleType
+    model: Transformer
+    """On the meta device: sizes and positions, no numbers."""
+    found: dict[str, Source]
+    """Our tensor to theirs."""
+
+    @property
+    def model_type(self) -> str:
+        return self.keys.config["model_type"]
+
+    @property
+    def gguf(self) -> bool:
+        return kind_of(self.path) == "gguf"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of every tensor the model needs, in the model's order, each once."""
+        return tuple(dict.fromkeys(name for source in self.found.values() for name in source.names))
+
+    def dtypes(self) -> dict[str, torch.dtype]:
+        """What each is read as; weights from GGUF are dequantised to float32."""
+        if self.gguf:
+            return dict.fromkeys(self.names, torch.float32)
+        stored = self._stored()
+        for name in self.names:
+            if not stored[name].is_floating_point:
+                problem = f"holds {str(stored[name]).removeprefix('torch.')}, and weights are floats"
+                raise BadInput(self.path, name, problem, "quantised models load from GGUF")
+        return {name: stored[name] for name in self.names}
+
+    def rest(self) -> dict[str, torch.dtype]:
+        """What a directory holds that our model has no use for, such as a pooler or a second copy of a tied table."""
+        return {} if self.gguf else {n: dtype for n, dtype in self._stored().items() if n not in set(self.names)}
+
+    def _stored(self) -> dict[str, torch.dtype]:
+        said = {name: DTYPES[entry.dtype] for file in shards(self.path) for name, entry in read_header(file).items()}
+        # Names in the oldest files are not those of today, and are read to know.
+        return {n: said[n] if n in said else self.weights.read(n).dtype for n in self.weights.names}
+
+    def rotated(self) -> dict[str, Rotated]:
+        """The tensors that a change of layout permutes."""
+        found: dict[str, Rotated] = {}
+        config, plan = self.model.config, self.resolved.plans.get("decoder")
+        for ours, source in self.found.items():
+            place = re.fullmatch(r"decoder\.blocks\.(\d+)\.attention\.(qkv|q|k|q_norm|k_norm)\b.*", ours)
+            if place is None or plan is None or plan.layers[int(place[1])].kind != "rope":
+                continue
+            layer, part = plan.layers[int(place[1])], place[2]
+            counts = (config.heads, config.key_heads)
+            if part == "qkv" and (len(source.names) != 3 or source.form != "rows"):
+                if layer.layout != "half":
+                    raise BadInput(self.resolved.where, source.names[0], "fused in this layout is not read", "split it")
+                continue
+            if part.endswith("_norm") and config.qk_norm == "head":
+                counts = (1, 1)
+            parts = source.names[:2] if part == "qkv" else source.names
+            for name, heads in zip(parts, counts if part == "qkv" else (counts["qk".index(part[0])],), strict=True):
+                found[name] = Rotated(heads=heads, layer=layer)
+        return found
+
+    def parameter(self, ours: str, change: Change | None = None, into: Tensor | None = None) -> Tensor:
+        """One of our tensors in float32, of its own memory or in a tensor of its shape."""
+        source, shape = self.found[ours], self.model.get_parameter(ours).shape
+        whole = torch.empty(shape, dtype=torch.float32) if into is None or into.shape != shape else into
+        row = 0
+        for name in source.names:
+            given = self.weights.read(name)
+            (part,) = to_ours(source.form, [given if change is None else change(name, given)], self.model.config.heads)
+            part = part.reshape(-1, *shape[1:]) if len(shape) > 1 else part.flatten()
+            whole[row : row + len(part)].copy_(part)
+            row += len(part)
+        return whole
+
+
+def rotation(layer: LayerPlan) -> Rotation:
+    if layer.base is None or layer.rotary_width is None or layer.layout is None:
+        raise ValueError(f"a layer of kind {layer.kind} does not rotate")
+    return Rotation(layer.base, layer.rotary_width, layer.layout)
+
+
+def open_checkpoint(path: str | Path) -> Checkpoint:
+    """A directory or a .gguf file, everything but the tensors' values read and checked as `load` does."""
+    place = load._meant(Path(path))
+    resolved = read(place, arithmetic="float32")
+    if kind_of(place) == "json":
+        place = place.parent
+    weights, keys = load.opened(place, resolved)
+    family = families.find(keys.config["model_type"], keys.where)
+    config = load.config_of(resolved, family, keys, weights)
+    with torch.device("meta"):
+        model = Transformer(config).eval().requires_grad_(False)
+    found = load.tensors(model, weights, family)
+    load._check_shapes(model, weights, found, resolved)
+    left = set(weights.names) - {name for source in found.values() for name in source.names}
+    check_left_over(left, model, weights, family, load._copies(model, weights, family, found), resolved)
+    return Checkpoint(
+        path=place, resolved=resolved, keys=keys, weights=weights, family=family, model=model, found=found
+    )
+
+
+def shards(directory: Path) -> list[Path]:
+    """The files of weights, checked when they were opened."""
+    index = directory / INDEX
+    if not index.exists():
+        return [directory / SINGLE]
+    return [directory / name for name in sorted(set(read_json(index, MOST_INDEX_BYTES)["weight_map"].values()))]

@@ -1,0 +1,59 @@
+"""`ropewalk export`: a checkpoint in the form another engine loads, proven equal to what it was made from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json
+
+EPILOG = examples(
+    "ropewalk export MODEL --to hf exported",
+    "ropewalk export MODEL --to hf smaller --dtype bfloat16 --json",
+)
+
+
+class Form(StrEnum):
+    hf = "hf"
+    gguf = "gguf"
+
+
+class Stored(StrEnum):
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+
+
+@guarded
+def export(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="What to write; it must not exist.")],
+    to: Annotated[Form, typer.Option(help="hf: a directory for transformers. gguf: a file for llama.cpp.")],
+    dtype: Annotated[
+        Stored | None, typer.Option(help="Of the weights; else that of the source, float32 of a quantised one.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a checkpoint in another form, and prove it equal.
+
+    What was written is read back, and its positions and logits compared with the source's, before it is put at OUT.
+    Where they differ nothing is left and the exit code is 1. The source is never written to, and OUT never over
+    anything. Positions that the other form cannot say are refused (3).
+    """
+    from ropewalk.checkpoints.export import NotProven
+    from ropewalk.checkpoints.export import export as exported
+
+    try:
+        proof = exported(path, out, to=to.value, dtype=dtype and dtype.value)
+    except NotProven as error:
+        note(f"{path}: {error}; nothing was kept")
+        raise typer.Exit(WRONG) from None
+    if json:
+        write_json({"path": path, "out": out, "to": to.value, **proof.to_dict()})
+    elif quiet:
+        write(out)
+    else:
+        write(f"{out}\n{proof}")

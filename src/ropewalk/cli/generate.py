@@ -1,0 +1,202 @@
+"""`ropewalk generate`: a checkpoint goes on with a text, token by token."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import Json, Quiet, examples, guarded, note, write_json
+
+if TYPE_CHECKING:
+    from ropewalk.checkpoints.resolved import Resolved
+    from ropewalk.checkpoints.tokenizer import Stream, Tokenizer
+    from ropewalk.models import Transformer
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it."""
+
+MOST_BYTES = 100 << 20
+
+EPILOG = examples(
+    'ropewalk generate MODEL --prompt "Once upon a time" --max-tokens 16',
+    'ropewalk generate MODEL --prompt "The sea is" --prompt "The sky is" --max-tokens 8 --temperature 0',
+    "ropewalk generate MODEL --file story.txt --max-tokens 8 --seed 1 --json",
+)
+
+
+class Precision(StrEnum):
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
+@guarded
+def generate(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
+    prompt: Annotated[list[str] | None, typer.Option(help="The text to go on with; several make a batch.")] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(help="A file whose text is a prompt, as it is; - is standard input.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The most new tokens of each.")] = 128,
+    temperature: Annotated[float, typer.Option(min=0, help="0 always takes the likeliest token.")] = 0.7,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among so many of the likeliest.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Of these, among the fewest whose share reaches this.")] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Of these, among those at least so likely beside the likeliest.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Of the first prompt; the next has the next.")] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Of the computation; else that of the file.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Go on with a text.
+
+    One prompt's text is printed as it comes, several when all are done, each below its prompt. Prompts are taken as
+    they are: a chat model's markers (<|im_start|>) can be written in them. An encoder-decoder reads its prompt and
+    writes the answer. Ctrl-C stops and keeps what there is (exit code 130).
+    """
+    prompts = [*(prompt or []), *map(_read, file or [])]
+    if not prompts:
+        raise typer.BadParameter("say what to go on with: --prompt TEXT or --file FILE")
+    tokenizer, resolved = _open(path)
+    ids = [tokenizer.encode(text) for text in prompts]
+    start = _start(resolved)
+    first = _seed() if seed is None else seed
+
+    from ropewalk.checkpoints.load import load
+
+    model = load(path, dtype=dtype and dtype.value)
+    _warn(model, 1 if start is not None else max(map(len, ids)), max_tokens)
+    options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+    options |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": first, "stop": tokenizer.stops}
+    run = Run(tokenizer, prompts, ids, first, start is not None)
+    shown = len(prompts) == 1 and not json
+    began = time.perf_counter()
+    run.all(model, options if start is None else {**options, "start": start}, aloud=shown)
+    if json:
+        write_json([run.entry(row) for row in range(len(prompts))])
+    elif not shown:
+        blocks = [run.text(row) if quiet else f"[{row + 1}] {_line(prompts[row])}\n{run.text(row)}" for row in run.rows]
+        typer.echo(_safe("\n\n".join(blocks)))
+    if sys.stderr.isatty() and not quiet and not json:
+        count, seconds = sum(map(len, run.new)), time.perf_counter() - began
+        note(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.1f} a second; seed {first}")
+    if run.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+class Run:
+    """A batch of texts as they grow, and why each ended."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompts: list[str], ids: list[list[int]], seed: int, answers: bool
+    ) -> None:
+        self.tokenizer, self.prompts, self.ids, self.seed, self.answers = tokenizer, prompts, ids, seed, answers
+        self.rows = range(len(prompts))
+        self.new: list[list[int]] = [[] for _ in prompts]
+        self.interrupted = False
+
+    def all(self, model: Transformer, options: dict[str, Any], *, aloud: bool) -> None:
+        from ropewalk.models.generate import generate as steps
+
+        stream = self.stream(0)
+        try:
+            for step in steps(model, self.ids, **options):
+                for row, token in enumerate(step):
+                    if token is not None:
+                        self.new[row].append(token)
+                        if aloud:
+                            typer.echo(_safe(stream.push(token)), nl=False)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        if aloud:
+            typer.echo(_safe(stream.finish()))
+
+    def stream(self, row: int) -> Stream:
+        """A decoder's text goes on with its prompt: a first space counts. An answer is a text of its own."""
+        return self.tokenizer.stream(() if self.answers else self.ids[row])
+
+    def text(self, row: int) -> str:
+        stream = self.stream(row)
+        return "".join([stream.push(token) for token in self.new[row]]) + stream.finish()
+
+    def entry(self, row: int) -> dict[str, Any]:
+        new = self.new[row]
+        stopped = bool(new) and new[-1] in self.tokenizer.stops
+        return {
+            "prompt": self.prompts[row],
+            "prompt_tokens": len(self.ids[row]),
+            "tokens": new,
+            "text": self.text(row),
+            # An encoder-decoder counts the positions of its answer, of which the start token has the first.
+            "positions": len(new) + (1 if self.answers else len(self.ids[row])),
+            "seed": self.seed + row,
+            "stop": "stop token" if stopped else "interrupted" if self.interrupted else "max tokens",
+        }
+
+
+def _open(path: str) -> tuple[Tokenizer, Resolved]:
+    """What can be refused before the weights are read."""
+    from ropewalk.checkpoints import resolve
+    from ropewalk.checkpoints.tokenizer import of
+
+    resolved = resolve.read(Path(path))
+    if resolved.stack == "encoder":
+        raise ValueError(
+            f"{path}: {resolved.model_type} is an encoder: it reads a text and does not say what comes next. "
+            "Give a decoder or an encoder-decoder"
+        )
+    if resolved.refusal is not None:
+        raise ValueError(f"{path}: {resolved.refusal}")
+    return of(path), resolved
+
+
+def _start(resolved: Resolved) -> int | None:
+    """The first token that an encoder-decoder writes; None of a decoder."""
+    if resolved.stack == "decoder":
+        return None
+    keys = ("decoder_start_token_id", f"{resolved.model_type}.decoder_start_token_id")
+    found = next((resolved.config[key] for key in keys if type(resolved.config.get(key)) is int), None)
+    if found is None:
+        raise ValueError(f"{resolved.where}: {keys[0]} is not there; it says which token an answer begins with")
+    return found
+
+
+def _read(name: str) -> str:
+    from ropewalk.checkpoints.strict_json import read_bytes
+
+    data = sys.stdin.buffer.read() if name == "-" else read_bytes(Path(name), MOST_BYTES)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: byte {error.start} is not UTF-8; a prompt is text") from None
+
+
+def _warn(model: Transformer, longest: int, max_tokens: int) -> None:
+    known = model.plan.extended or model.plan.trained
+    if known is not None and longest + max_tokens > known:
+        note(f"up to {longest + max_tokens:,} positions; the model was made for {known:,}: expect less sense past them")
+
+
+def _seed() -> int:
+    """One that can be typed again."""
+    import random
+
+    return random.SystemRandom().randrange(2**31)
+
+
+def _line(text: str, most: int = 72) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= most else words[: most - 3] + "..."
+
+
+def _safe(text: str) -> str:
+    """A model can say anything, a terminal's control sequences too; those are shown, not obeyed."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(c if c in "\n\t" or ord(c) >= 0xA0 or 0x20 <= ord(c) < 0x7F else f"\\x{ord(c):02x}" for c in text)

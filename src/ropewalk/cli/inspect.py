@@ -1,0 +1,101 @@
+"""`ropewalk inspect`: what positions a checkpoint really uses, and whether every engine reads them alike."""
+
+from __future__ import annotations
+
+import json as jsons
+import sys
+import unicodedata
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.checkpoints.inspect import Report
+
+EPILOG = examples(
+    "ropewalk inspect config.json",
+    "ropewalk inspect config.json --to 65536",
+    "ropewalk inspect config.json --engines vllm,llama.cpp --json",
+    "ropewalk inspect . --against config.json",
+)
+
+
+@guarded
+def inspect(
+    path: Annotated[str, typer.Argument(help="A model directory, a config.json, a .gguf file, or an org/name.")],
+    to: Annotated[
+        int | None, typer.Option("--to", metavar="N", help="Say what each scaling would do to reach N tokens.")
+    ] = None,
+    engines: Annotated[
+        str | None,
+        typer.Option("--engines", help="Whose disagreement counts: transformers5,transformers4,vllm,llama.cpp."),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="PATH", help="Say where the positions differ from this one's.")
+    ] = None,
+    layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what positions a checkpoint uses, and what each engine would compute from it.
+
+    Reads the config alone, never weights; of an org/name only config.json is fetched, and a path that exists here wins.
+    The exit code is 1 where engines disagree (with --against: where the two differ), 3 where the file makes no sense.
+    """
+    from ropewalk.checkpoints.inspect import inspect as inspected
+
+    counted = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+    report = inspected(path, to=to, against=against, engines=counted)
+    wrong = bool(report.drifts) if against is not None else not report.agree
+    if json:
+        shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+    elif quiet:
+        from ropewalk.cli.inspect_words import drift_lines, verdict
+
+        shown("\n".join(drift_lines(report)) if against is not None else verdict(report))
+    else:
+        _show(report, layers)
+    if wrong:
+        raise typer.Exit(WRONG)
+
+
+def _show(report: Report, layers: bool) -> None:
+    from ropewalk.cli import inspect_words as words
+
+    shown("\n".join(words.headline(report)))
+    if layers:
+        shown("")
+        table(words.LAYER_HEADINGS, words.layer_rows(report))
+    if report.against is not None:
+        shown("")
+        shown("\n".join(words.drift_lines(report)))
+        return
+    if report.rotates:
+        shown("")
+        table(words.engine_headings(report), words.engine_rows(report))
+    for part in (words.disagreements(report), [words.verdict(report)], words.notes(report), words.wave_lines(report)):
+        if any(part):
+            shown("")
+            shown("\n".join(part))
+    if report.stretches:
+        shown("")
+        shown(words.stretch_title(report))
+        table(words.STRETCH_HEADINGS, words.stretch_rows(report))
+
+
+def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    write_table([f"  {headings[0]}", *headings[1:]], [[f"  {clean(row[0])}", *map(clean, row[1:])] for row in rows])
+
+
+def shown(text: str) -> None:
+    """Print what may quote a file: without control characters, and in what the terminal can write."""
+    cleaned = "\n".join(clean(line) for line in text.split("\n"))
+    encoding = sys.stdout.encoding or "ascii"
+    write(cleaned.encode(encoding, errors="replace").decode(encoding))
+
+
+def clean(text: str) -> str:
+    """A line without characters that move a cursor, hide text or turn its direction: a file can hold any of them."""
+    return "".join(sign if unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else "?" for sign in text)

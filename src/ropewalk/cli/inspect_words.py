@@ -1,0 +1,298 @@
+"""The report of `ropewalk inspect` in words: verdict first, then the table, then why, then what to know."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ropewalk.checkpoints.inspect import Report, Row
+    from ropewalk.plan import LayerPlan, Plan
+
+DOT = " \u00b7 "
+LAYER_HEADINGS = ("layers", "kind", "theta", "rotated", "scaling", "gain on cos/sin", "gain on logits", "window")
+STRETCH_HEADINGS = ("scaling", "factor", "gain", "fastest pair changed", "pairs past their trained angle")
+NAMES = {
+    "alibi": "ALiBi",
+    "learned": "learned table",
+    "none": "no encoding (NoPE)",
+    "t5": "T5 bias",
+    "temperature": "no encoding (NoPE), query temperature",
+}
+
+
+def headline(report: Report) -> list[str]:
+    resolved = report.resolved
+    lines = []
+    for side, plan in resolved.plans.items():
+        where = resolved.stack if len(resolved.plans) == 1 else f"{resolved.stack}, {side}"
+        count = len(plan.layers)
+        start = f"{resolved.name}{DOT}{where}, {count} layer{'s' * (count != 1)}"
+        groups = _groups(plan)
+        if len(groups) == 1:
+            lines.append(start + DOT + _layer(groups[0][0]))
+        else:
+            lines.append(start)
+            lines += [f"  {len(numbers)} of {count}: {_layer(layer)}" for layer, numbers in groups]
+        lines += filter(None, [_lengths(plan)])
+    if resolved.refusal is not None:
+        lines.append(f"ropewalk inspects it and does not load it: {resolved.refusal}")
+    return lines
+
+
+def _groups(plan: Plan) -> list[tuple[LayerPlan, list[int]]]:
+    """Layers that a headline says the same of."""
+    found: dict[str, tuple[LayerPlan, list[int]]] = {}
+    for number, layer in enumerate(plan.layers):
+        found.setdefault(_layer(layer), (layer, []))[1].append(number)
+    return list(found.values())
+
+
+def _layer(layer: LayerPlan) -> str:
+    settings: dict[str, Any] = {key: value for key, value in json.loads(layer.settings).items() if value is not None}
+    if layer.base is None:
+        said = NAMES.get(layer.kind, layer.kind)
+        if "longest" in settings:
+            said += f" of {settings['longest']:,} positions"
+        elif layer.kind == "t5":
+            said += f", {settings.get('buckets')} buckets up to distance {settings.get('farthest')}"
+        elif layer.kind == "chain":
+            said = " + ".join(NAMES.get(part.get("kind"), str(part.get("kind"))) for part in settings.get("parts", []))
+        return said + _window(layer)
+    width = ""
+    if layer.rotary_width != layer.head_width:
+        width = f", {layer.rotary_width} of {layer.head_width} features"
+    axes = f", sections {settings['sections']}" if settings.get("sections") else ""
+    heat = ", query temperature" if settings.get("temperature") else ""
+    theta = f"theta {number(layer.base)}{_from(dict(layer.sources).get('base'))}"
+    return f"RoPE ({layer.layout}{width}{axes}), {theta}{heat}{_window(layer)}"
+
+
+def _window(layer: LayerPlan) -> str:
+    return "" if layer.window is None else f", window {layer.window:,}{_from(dict(layer.sources).get('window'))}"
+
+
+def _lengths(plan: Plan) -> str:
+    sources = dict(plan.sources)
+    said = [] if plan.trained is None else [f"trained {plan.trained:,}{_from(sources.get('trained'))}"]
+    scaled = next((layer for layer in plan.layers if layer.scaling is not None), None)
+    by = "" if scaled is None else f"{_scaling(scaled)}{_from(_scaling_source(scaled))}"
+    if plan.extended is not None and scaled is not None:
+        said.append(f"extended {plan.extended:,} by {by}")
+    elif scaled is not None:
+        said.append(by)
+    if plan.table is not None:
+        said.append(f"the table ends at {plan.table:,}, and nothing is defined past it")
+    return DOT.join(said)
+
+
+def _scaling(layer: LayerPlan) -> str:
+    factor = getattr(layer.scaling, "factor", None) or getattr(layer.scaling, "ratio", None)
+    kind = "" if layer.scaling is None else layer.scaling.kind
+    return kind if factor in (None, 1) else f"{kind} x{factor:g}"
+
+
+def _scaling_source(layer: LayerPlan) -> str | None:
+    sources = dict(layer.sources)
+    return sources.get("factor") or sources.get("scaling")
+
+
+def engine_headings(report: Report) -> tuple[str, ...]:
+    moving = any(row.reading.switch != "static" for row in report.rows.values())
+    headings = ("engine", "frequencies", "gain on cos/sin", "gain on logits", "length")
+    return (*headings, "decides") if moving else headings
+
+
+def engine_rows(report: Report) -> list[tuple[str, ...]]:
+    wide = len(engine_headings(report)) == 6
+    rows = []
+    for name, row in report.rows.items():
+        reading = row.reading
+        mark = "*" if name in report.at_odds else ""
+        if reading.refusal is not None:
+            rows.append((reading.engine, "does not load it", "-", "-", "-", "-")[: 6 if wide else 5])
+            continue
+        cells = (
+            reading.engine + mark,
+            _apart(report, row),
+            _several([layer.rotary_gain for layer in reading.layers]),
+            _several([layer.logit_gain for layer in reading.layers]),
+            "-" if reading.length is None else f"{reading.length:,}",
+        )
+        rows.append((*cells, reading.switch) if wide else cells)
+    return rows
+
+
+def _apart(report: Report, row: Row) -> str:
+    def size(apart: float) -> str:
+        return f"up to {apart:.3g}x" if math.isfinite(apart) else "other pairs"
+
+    if row.apart == row.apart_long:
+        return "= plan" if row.apart == 1 else size(row.apart)
+    within, past = ("= plan" if apart == 1 else size(apart) for apart in (row.apart, row.apart_long))
+    return f"{within} to {report.resolved.plan.trained or 0:,}, then {past}"
+
+
+def _several(values: list[float]) -> str:
+    return " / ".join(dict.fromkeys(f"{value:.5g}" for value in values)) or "1"
+
+
+def disagreements(report: Report) -> list[str]:
+    """Each once, with all the engines it is true of; a star where it counts."""
+    said: dict[tuple[str, str], list[str]] = {}
+    marked: set[tuple[str, str]] = set()
+    lines: list[str] = []
+    if not report.rotates:
+        return lines
+    for name, row in report.rows.items():
+        for note in row.reading.notes:
+            text = (note.what, note.why + _from(note.issue))
+            said.setdefault(text, []).append(row.reading.engine)
+            if note.counts or name in report.at_odds:
+                marked.add(text)
+    for (what, why), engines in said.items():
+        lines += [f"{'*' if (what, why) in marked else '-'} {joined(engines)}: {what};", f"    {why}"]
+    for row in report.rows.values():
+        if row.reading.refusal is not None:
+            lines.append(f"- {row.reading.engine} does not load it: {row.reading.refusal}")
+    return lines
+
+
+def verdict(report: Report) -> str:
+    if not report.rotates:
+        return "Nothing rotates here: there are no frequencies for engines to differ in."
+    if report.at_odds:
+        return f"{_listed(report, report.at_odds)} would not compute what the checkpoint says."
+    several = len(report.loading)
+    if not several:
+        return "None of the engines loads it."
+    who = {1: _listed(report, report.loading), 2: "Both engines"}.get(several, f"All {_words(several)} engines")
+    said = f"{who}{' that load it' * (1 < several < len(report.counted))} agree{'s' * (several == 1)}."
+    paper = report.rows.get("paper")
+    if paper is not None and not paper.agrees:
+        said += f" The {paper.reading.engine.removesuffix(', paper')}'s formula differs from what everybody ships."
+    return said
+
+
+def _listed(report: Report, names: tuple[str, ...]) -> str:
+    return joined([report.rows[name].reading.engine for name in names])
+
+
+def joined(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def notes(report: Report) -> list[str]:
+    found = list(report.resolved.notes)
+    plan = report.resolved.plan
+    scaled = next((layer.scaling for layer in plan.layers if layer.scaling is not None), None)
+    if scaled is not None and scaled.kind in ("yarn", "linear", "llama3", "ntk"):
+        found.append(f"{scaled.kind} is static: it changes short texts too, so measure those as well.")
+    served = {row.reading.engine: row.reading.length for row in report.rows.values() if row.reading.length}
+    if len(set(served.values())) > 1:
+        found.append("lengths differ: " + ", ".join(f"{name} {length:,}" for name, length in served.items()))
+    elif plan.extended is not None and served and max(served.values()) < plan.extended:
+        found.append(
+            f"engines would stop at {max(served.values()):,}, the config's longest, short of the extended "
+            f"{plan.extended:,}; raise max_position_embeddings, or tell the engine"
+        )
+    if report.rotates:
+        engines = [row.reading for name, row in report.rows.items() if name != "paper"]
+        versions = [f"{one.engine} ({one.version})" for one in engines]
+        found.append("rules were read in the sources of " + joined(versions))
+    return [f"- {note}" for note in found]
+
+
+def wave_lines(report: Report) -> list[str]:
+    trained = report.resolved.plan.trained
+    lines = []
+    for wave in report.waves:
+        place = "" if len(report.waves) == 1 else f"layers {spans(wave.layers, 24)}: "
+        still = wave.pairs - wave.turning
+        lines.append(
+            f"{place}{wave.unfinished} of {wave.pairs} pairs never complete a turn within {trained:,} tokens; "
+            f"the slowest takes {wave.longest:,.0f}{f'; {still} do not turn at all' * bool(still)}"
+        )
+    return lines
+
+
+def stretch_title(report: Report) -> str:
+    return f"To reach {report.to:,} from {report.resolved.plan.trained:,}:"
+
+
+def stretch_rows(report: Report) -> list[tuple[str, ...]]:
+    return [
+        (
+            one.scaling,
+            f"{one.factor:.4g}",
+            f"{one.gain:.5g}",
+            "-" if one.first is None else f"{one.first} (wavelength {one.first_wavelength:,.4g})",
+            str(one.past),
+        )
+        for one in report.stretches
+    ]
+
+
+def layer_rows(report: Report) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for side, plan in report.resolved.plans.items():
+        before = f"{side} " if len(report.resolved.plans) > 1 else ""
+        for layer, numbers in plan.groups().items():
+            rotated = "-" if layer.rotary_width is None else f"{layer.rotary_width}/{layer.head_width}"
+            cells = (
+                before + spans(numbers),
+                layer.kind,
+                "-" if layer.base is None else number(layer.base),
+                rotated,
+                "-" if layer.scaling is None else str(layer.scaling),
+                f"{layer.rotary_gain:.5g}",
+                f"{layer.logit_gain:.5g}",
+                "-" if layer.window is None else f"{layer.window:,}",
+            )
+            rows.append(cells)
+    return rows
+
+
+def drift_lines(report: Report) -> list[str]:
+    assert report.against is not None
+    if not report.drifts:
+        return [f"Its positions are those of {report.against.name}."]
+    lines = [f"Its positions differ from those of {report.against.name}:"]
+    for drift in report.drifts:
+        place = f", layers {spans(drift.layers)}" if drift.layers else ""
+        side = f"{drift.side} " if len(report.resolved.plans) > 1 else ""
+        ours, theirs = _value(drift.ours) + _from(drift.source), _value(drift.theirs)
+        lines.append(f"  {side}{drift.field}{place}: {ours} here, {theirs} there")
+    return lines
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "none"
+    said = number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    return said if len(said) <= 60 else said[:57] + "..."
+
+
+def number(value: float) -> str:
+    return f"{value:,.10g}"
+
+
+def spans(numbers: list[int] | tuple[int, ...], most: int = 60) -> str:
+    """0-3, 5, 7-9; cut at so many characters."""
+    parts: list[list[int]] = []
+    for one in numbers:
+        if parts and one == parts[-1][1] + 1:
+            parts[-1][1] = one
+        else:
+            parts.append([one, one])
+    said = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    return said if len(said) <= most else said[:most].rpartition(",")[0] + f", ... ({len(numbers)} layers)"
+
+
+def _from(source: str | None) -> str:
+    return f" [{source}]" if source else ""
+
+
+def _words(count: int) -> str:
+    return {3: "three", 4: "four"}.get(count, str(count))

@@ -1,0 +1,163 @@
+"""`ropewalk inspect` at the terminal: what it prints, its exit codes, how fast it is, and that torch stays out."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ropewalk.cli.inspect import clean
+from tests.checkpoints.engine_configs import DEEPSEEK, GPT_OSS, PHI3, YARN, llama
+from tests.cli.conftest import Ropewalk
+from tests.test_layers import run_without_torch
+
+COMMAND = """
+sys.argv[0] = "ropewalk"
+try:
+    runpy.run_module("ropewalk", run_name="__main__")
+except SystemExit as leaving:
+    print("exit", leaving.code or 0)
+"""
+
+
+def save(config: dict[str, Any], name: str = "model") -> str:
+    Path(name).mkdir(exist_ok=True)
+    Path(name, "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return name
+
+
+def test_verdict_first_then_the_table(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("inspect", save(llama(rope_scaling=YARN), "Llama-YaRN"))
+    assert answer.code == 0
+    lines = answer.stdout.splitlines()
+    assert lines[0].startswith("Llama-YaRN")
+    assert "decoder, 2 layers" in lines[0]
+    assert "theta 10,000 [config.json:rope_theta]" in lines[0]
+    assert "trained 2,048" in lines[1]
+    assert "extended 8,192 by yarn x4 [config.json:rope_scaling.factor]" in lines[1]
+    assert lines[3].split() == ["engine", "frequencies", "gain", "on", "cos/sin", "gain", "on", "logits", "length"]
+    assert lines[4].split() == ["transformers", "5", "=", "plan", "1.1386", "1", "8,192"]
+    assert "All four engines agree." in answer.stdout
+
+
+def test_a_disagreement_is_marked_with_its_reason_and_the_public_issue(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("inspect", save(GPT_OSS))
+    assert answer.code == 1
+    assert "llama.cpp*" in answer.stdout
+    assert "* llama.cpp: rounds the ends of YaRN's ramp" in answer.stdout
+    assert "vllm#27722" in answer.stdout
+    assert "does not load it: gpt_oss has a mixture of experts" in answer.stdout
+    assert ropewalk("inspect", "model", "--engines", "vllm, transformers5").code == 0
+    assert ropewalk("inspect", "model", "--engines", "vllm,vlm").code == 3
+
+
+def test_json_is_the_same_as_data(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("inspect", save(DEEPSEEK), "--json")
+    assert answer.code == 0
+    assert answer.data["agree"]
+    assert answer.data["refusal"].startswith("deepseek_v3 has multi-head latent attention")
+    assert answer.data["engines"]["vllm"]["layers"][0]["logit_gain"] == pytest.approx(1.8739, abs=1e-4)
+
+
+def test_quiet_is_the_verdict_alone(ropewalk: Ropewalk) -> None:
+    assert ropewalk("inspect", save(llama()), "--quiet").stdout == "All four engines agree.\n"
+    answer = ropewalk("inspect", save(PHI3), "-q")
+    assert answer.code == 1
+    assert len(answer.stdout.splitlines()) == 1
+
+
+def test_to_and_layers(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("inspect", save(GPT_OSS), "--to", "262144", "--layers")
+    rows = [line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ") and line.strip()]
+    for scaling in ("none", "linear", "ntk", "dynamic", "yarn", "llama3"):
+        assert scaling in rows
+    assert "To reach 262,144 from 4,096:" in answer.stdout
+    assert "rotated" in answer.stdout
+
+
+def test_against_another(ropewalk: Ropewalk) -> None:
+    base, tuned = save(llama(), "base"), save(llama(rope_theta=5e5), "tuned")
+    assert ropewalk("inspect", base, "--against", base).code == 0
+    answer = ropewalk("inspect", tuned, "--against", base)
+    assert answer.code == 1
+    assert "base, layers 0-1: 500,000 [config.json:rope_theta] here, 10,000 there" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (
+            {
+                "model_type": "bert",
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "hidden_size": 64,
+                "max_position_embeddings": 512,
+            },
+            "learned table of 512 positions",
+        ),
+        (
+            {
+                "model_type": "t5",
+                "num_layers": 2,
+                "num_heads": 4,
+                "d_model": 64,
+                "d_kv": 16,
+                "relative_attention_num_buckets": 32,
+            },
+            "T5 bias, 32 buckets up to distance 128",
+        ),
+        ({"model_type": "bloom", "n_layer": 2, "n_head": 4, "hidden_size": 64}, "ALiBi"),
+    ],
+)
+def test_models_that_do_not_rotate(ropewalk: Ropewalk, config: dict[str, Any], words: str) -> None:
+    answer = ropewalk("inspect", save(config))
+    assert answer.code == 0
+    assert words in answer.stdout
+    assert "Nothing rotates here" in answer.stdout
+    assert "gain on" not in answer.stdout
+    assert ropewalk("inspect", "model", "--to", "4096").code == 3
+
+
+@pytest.mark.parametrize("path", ["nowhere", "nowhere/config.json", "-"])
+def test_bad_input(ropewalk: Ropewalk, path: str) -> None:
+    answer = ropewalk("inspect", path)
+    assert answer.code == 3
+    assert "Traceback" not in answer.stderr
+
+
+def test_a_file_cannot_write_to_the_terminal(ropewalk: Ropewalk) -> None:
+    name = "\x1b[2J\x9b31m\u202ename\u2028\r"
+    config = llama(_name_or_path=name, max_seq_len="\x1b]0;title\x07")
+    Path("config.json").write_text(json.dumps(config), encoding="utf-8")
+    for arguments in ((), ("--json",), ("--layers",), ("--quiet",)):
+        shown = ropewalk("inspect", "config.json", *arguments).stdout
+        assert shown
+        assert not set(shown) & set("\x1b\x9b\x07\r\u202e\u2028")
+    assert clean("plain text, \u00e9t\u00e9 \u4f4d\u7f6e") == "plain text, \u00e9t\u00e9 \u4f4d\u7f6e"
+
+
+def test_errors_quote_a_file_without_its_control_characters(ropewalk: Ropewalk) -> None:
+    Path("config.json").write_text(json.dumps({"model_type": "\x1b[2Jllama"}), encoding="utf-8")
+    answer = ropewalk("inspect", "config.json")
+    assert answer.code == 3
+    assert "\x1b" not in answer.stderr
+
+
+@pytest.mark.parametrize("config", [llama(rope_scaling=YARN), PHI3, DEEPSEEK], ids=["llama", "phi3", "deepseek"])
+def test_answers_in_two_seconds_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = save(config)
+    took = []
+    for _ in range(2):  # the first run may compile
+        start = time.perf_counter()
+        done = run_without_torch(COMMAND, "inspect", path, "--to", "1000000")
+        took.append(time.perf_counter() - start)
+        assert "exit" in done.stdout, done.stderr
+        assert "Traceback" not in done.stderr
+    assert min(took) < 2.0
