@@ -28,7 +28,9 @@ def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
     if kind == "gguf":
         return resolve_gguf(GGUF(path), arithmetic=arithmetic)
     if kind == "safetensors":
-        raise BadInput(path.name, "contents", "holds weights, and says nothing of positions", "give the directory it is in")
+        raise BadInput(
+            path.name, "contents", "holds weights, and says nothing of positions", "give the directory it is in"
+        )
     config = path / "config.json" if kind == "directory" else path
     if kind == "directory" and not config.is_file():
         found = sorted(path.glob("*.gguf"))
