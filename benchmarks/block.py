@@ -33,6 +33,7 @@ def run(rounds: int) -> dict[str, Any]:
     for compiled in (False, True):
         for dtype in (torch.float32, torch.bfloat16):
             mode = f"{'compiled' if compiled else 'eager'} {str(dtype).removeprefix('torch.')}"
+            print(mode, file=sys.stderr, flush=True)
             shares = compare({"bare": bare.Bare, "ropewalk": ours, **rivals}, dtype, compiled, rounds)
             measured |= {f"{name}, {mode}{part}": value for name, by in shares.items() for part, value in by.items()}
             found[f"ropewalk, {mode}: share of bare, at least"] = bars.bar(shares["ropewalk"][""], SHARE, at_least=True)

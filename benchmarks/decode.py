@@ -44,6 +44,9 @@ def run(rounds: int) -> dict[str, Any]:
                 mode = f"{dtype}, batch {batch}"
                 print(mode, file=sys.stderr, flush=True)
                 speeds = compare(ways(gguf, Path(folder), dtype, batch), batch * NEW, rounds)
+                if batch == 1 and (beside := llama_cpp(gguf, Path(folder), dtype)):
+                    # By itself: its threads wait by spinning, and would slow whatever runs in between.
+                    speeds |= compare({"llama.cpp": beside}, NEW, rounds)
                 measured |= {f"{name}, {mode}": speed for name, speed in speeds.items()}
                 ours = speeds["ropewalk"]
                 for name, bound in (
@@ -74,7 +77,7 @@ def ways(gguf: Path, folder: Path, dtype: str, batch: int) -> dict[str, Way]:
 
     import ropewalk
 
-    prompts = [[(7 * i + 11 * b) % 40_000 + 100 for i in range(PROMPT)] for b in range(batch)]
+    prompts = prompts_of(batch)
     model = ropewalk.load(gguf, dtype=dtype)
     kind = getattr(torch, dtype)
     theirs = [LlamaForCausalLM.from_pretrained(folder / "hf", dtype=kind).eval() for _ in range(2)]
@@ -91,9 +94,11 @@ def ways(gguf: Path, folder: Path, dtype: str, batch: int) -> dict[str, Way]:
         "transformers": lambda: theirs[0].generate(tokens, **options),
         "transformers compiled": lambda: theirs[1].generate(tokens, cache_implementation="static", **options),
     }
-    if batch == 1 and (beside := llama_cpp(gguf, folder, dtype, prompts[0])):
-        every["llama.cpp"] = beside
     return every
+
+
+def prompts_of(batch: int) -> list[list[int]]:
+    return [[(7 * i + 11 * b) % 40_000 + 100 for i in range(PROMPT)] for b in range(batch)]
 
 
 def bare(model: Any, tokens: Any) -> None:
@@ -114,7 +119,7 @@ def bare(model: Any, tokens: Any) -> None:
         F.linear(x[:, -1], model.tokens.weight)
 
 
-def llama_cpp(gguf: Path, folder: Path, dtype: str, prompt: list[int]) -> Way | None:
+def llama_cpp(gguf: Path, folder: Path, dtype: str) -> Way | None:
     try:
         import xllamacpp
     except ImportError:
@@ -129,7 +134,7 @@ def llama_cpp(gguf: Path, folder: Path, dtype: str, prompt: list[int]) -> Way | 
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = 512, 1, False
     parameters.cpuparams.n_threads = 2
     server = xllamacpp.Server(parameters)
-    asked = {"prompt": prompt, "n_predict": NEW, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
+    asked = {"prompt": prompts_of(1)[0], "n_predict": NEW, "temperature": 0, "ignore_eos": True, "cache_prompt": False}
 
     def way() -> None:
         answer = server.handle_completions(asked)

@@ -59,6 +59,7 @@ def as_transformers(resolved: Resolved, weights: Weights) -> dict[str, Any]:
         "vocab_size": weights.shape("token_embd.weight")[0],
         "tie_word_embeddings": "output.weight" not in weights.names,
         "attention_bias": "blk.0.attn_q.bias" in weights.names and arch != "qwen2",
+        "mlp_bias": "blk.0.ffn_up.bias" in weights.names,
         **({"query_pre_attn_scalar": _gemma_scalar(resolved, keys)} if arch.startswith("gemma") else {}),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ropewalk.checkpoints.families import bert
 from ropewalk.checkpoints.families.base import Keys, without_output
 from ropewalk.checkpoints.weights import Weights
 
@@ -39,17 +40,4 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
 
 
 def shape(keys: Keys) -> dict[str, Any]:
-    return {
-        "stack": "encoder",
-        "vocabulary": keys.count("vocab_size"),
-        "width": keys.count("hidden_size"),
-        "heads": keys.count("num_attention_heads"),
-        "hidden": keys.count("intermediate_size"),
-        "activation": keys.activation("hidden_act", default="gelu"),
-        "norm": {"kind": "layer", "placement": "post", "eps": keys.number("layer_norm_eps", 1e-12)},
-        "bias": True,
-        "embedding_norm": True,
-        "output_transform": True,
-        "output_bias": True,
-        "tie": keys.flag("tie_word_embeddings", True),
-    }
+    return {**bert.shape(keys), "types": 0}
