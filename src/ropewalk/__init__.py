@@ -33,6 +33,7 @@ _HOME = {
     "load": "ropewalk.checkpoints.load",
     "patch": "ropewalk.checkpoints.patch",
     "preset": "ropewalk.models",
+    "verify": "ropewalk.conformance",
 }
 _MODULES = ("attention", "encodings", "positions", "scaling")
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli import config, export, generate, inspect, listing
+from ropewalk.cli import config, export, generate, init, inspect, listing, verify
 from ropewalk.cli.output import examples
 
 app = typer.Typer(
@@ -31,6 +31,8 @@ app.add_typer(config.app, name="config")
 app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(epilog=generate.EPILOG)(generate.generate)
 app.command(epilog=export.EPILOG)(export.export)
+app.command(epilog=verify.EPILOG)(verify.verify)
+app.add_typer(init.app, name="init")
 
 
 def _version(asked: bool) -> None:

@@ -1,0 +1,110 @@
+"""Every mutant of the museum held to every requirement: who kills whom, for docs/en/mutants.md.
+
+    python -m campaigns.mutants [--count 1000] [--json]
+
+Rows that campaigns/results/mutants.json already has, from the same sources, are not run again; each is written when it
+is done, so a run that was ended goes on where it was. The bars: no mutant that the requirement named for it does not
+see, no requirement that sees none of those named for it, nothing found in the references.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bars
+
+REPOSITORY = Path(__file__).parents[1]
+RESULTS = REPOSITORY / "campaigns" / "results" / "mutants.json"
+PAGE = REPOSITORY / "docs" / "en" / "mutants.md"
+COMMAND = "OMP_NUM_THREADS=1 python -m campaigns.mutants"
+
+
+def main() -> int:
+    import torch
+
+    from ropewalk.conformance.mutants import MUTANTS, SPECS, matrix
+
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--count", type=int, default=1000, help="rows to run before it ends")
+    options.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    rows = before()
+    left = given.count
+    for kind, names in (("references", SPECS), ("mutants", MUTANTS)):
+        for name in names:
+            if name in rows[kind] or not left:
+                continue
+            rows[kind][name] = matrix.of_reference(name) if kind == "references" else matrix.of_mutant(MUTANTS[name])
+            left -= 1
+            keep(rows)
+            print(f"{name}: {rows[kind][name]['broken'] or 'nothing'}", file=sys.stderr, flush=True)
+    rows = {"references": {name: rows["references"][name] for name in SPECS if name in rows["references"]},
+            "mutants": {name: rows["mutants"][name] for name in MUTANTS if name in rows["mutants"]}}  # fmt: skip
+    result = keep(rows)
+    if len(rows["mutants"]) == len(MUTANTS):
+        PAGE.write_text(matrix.page(rows["mutants"], rows["references"]), encoding="utf-8")
+    if given.json:
+        json.dump(result, sys.stdout, indent=2)
+        print()
+    else:
+        bars.show(result)
+    return 0 if all(each["holds"] for each in result["bars"].values()) else 1
+
+
+def sources() -> str:
+    """What the rows depend on: the suite and the museum."""
+    digest = hashlib.sha256()
+    folder = REPOSITORY / "src" / "ropewalk" / "conformance"
+    for file in sorted([*folder.glob("*.py"), *folder.glob("checks/*.py"), *folder.glob("mutants/*.py")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def before() -> dict[str, Any]:
+    """The rows that were run before, of these sources."""
+    if RESULTS.exists():
+        found = json.loads(RESULTS.read_text(encoding="utf-8"))
+        if found.get("sources") == sources():
+            return found["rows"]
+    return {"references": {}, "mutants": {}}
+
+
+def keep(rows: dict[str, Any]) -> dict[str, Any]:
+    from ropewalk.conformance.mutants import MUTANTS, matrix
+
+    mutants, references = rows["mutants"], rows["references"]
+    seconds = sum(row["seconds"] for kind in rows.values() for row in kind.values())
+    result = {
+        "command": COMMAND,
+        "bars": {
+            "mutants not run": bars.bar(len(MUTANTS) - len(mutants), 0, at_least=False),
+            "mutants that survive": bars.bar(len(matrix.survivors(mutants)), 0, at_least=False),
+            "requirements that kill none of theirs": bars.bar(len(matrix.idle(mutants)), 0, at_least=False),
+            "requirements broken by a reference": bars.bar(
+                sum(len(row["broken"].split()) for row in references.values()), 0, at_least=False
+            ),
+        },
+        "measured": {
+            "mutants": len(mutants),
+            "references": len(references),
+            "pairs of mutant and requirement, broken": sum(len(row["broken"].split()) for row in mutants.values()),
+            "seconds": round(seconds, 1),
+        },
+        "versions": bars.versions(()),
+        "sources": sources(),
+        "rows": rows,
+    }
+    partial = RESULTS.with_suffix(".part")
+    partial.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    partial.replace(RESULTS)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

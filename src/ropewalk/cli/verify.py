@@ -1,0 +1,203 @@
+"""`ropewalk verify`: holds position code to the requirements, ours or anybody's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.conformance.run import Report
+
+EPILOG = examples(
+    "ropewalk verify rope",
+    "ropewalk verify rope base=500000 scaling.kind=yarn scaling.factor=4 scaling.trained=8192 --only N07,N08",
+    "ropewalk verify alibi heads=12 --only N9,C23 --json",
+    "ropewalk verify --list",
+)
+
+
+@guarded
+def verify(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[KIND|MODULE:TARGET|CHECKPOINT]",
+            help="One of our encodings, where a target of yours is, or a model directory.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Settings of one of ours: base=500000 scaling.kind=yarn ..."),
+    ] = None,
+    only: Annotated[str | None, typer.Option("--only", metavar="IDS", help="Some requirements: N1,C4.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the requirements and leave.")] = False,
+    library: Annotated[
+        str | None, typer.Option("--library", metavar="NAME", help="An installed library: transformers, ..., or all.")
+    ] = None,
+    vectors: Annotated[
+        str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors as plain data and leave.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="NAME", help="What reads a checkpoint: ropewalk or transformers.")
+    ] = "ropewalk",
+    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what held, and what was compared.")] = False,
+) -> None:
+    """Hold position code to the requirements: angles far from 0, shifts, caches, padding, configs.
+
+    KIND is one of ours (ropewalk list encodings); MODULE:TARGET is an object of yours with a spec, a build and what
+    it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, held to what its config resolves to.
+    Requirements that a target cannot take are not applicable, never held.
+    The exit code is 1 if anything is broken.
+    """
+    if listed:
+        return _list(json, quiet)
+    if vectors is not None:
+        return _vectors(vectors)
+    if library is not None:
+        if target is not None:
+            raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
+        reports = _library(library, only, seed, quiet or json)
+    elif target is None:
+        raise typer.BadParameter("say what to verify: rope, my_package.module:target, or --library transformers")
+    else:
+        reports = [_one(target, settings or [], engine, only, seed, quiet or json)]
+    if json:
+        data = [report.to_dict() for report in reports]
+        write_json(data if library is not None else data[0])
+    else:
+        for report in reports:
+            _show(report, quiet, verbose, named=library is not None)
+    if any(report.broken for report in reports):
+        raise typer.Exit(WRONG)
+    return None
+
+
+def _one(target: str, settings: list[str], engine: str, only: str | None, seed: int, silent: bool) -> Report:
+    from ropewalk.conformance import run
+    from ropewalk.conformance.target import Target, find
+
+    is_path = os.sep in target or Path(target).is_dir()
+    elsewhere = is_path or ":" in target or ("." in target and not _ours(target))
+    if elsewhere and settings:
+        raise ValueError(f"{target} has a spec of its own; {' '.join(settings)} is for encodings of ours")
+    if is_path:
+        from ropewalk.conformance.adapters import checkpoint
+
+        given = Target(checkpoint.target(target, engine))
+    elif elsewhere:
+        given = find(target)
+    else:
+        from ropewalk.conformance.adapters.ours import target as ours
+
+        given = Target(ours(target, *settings))
+    return run.verify(given, only=only, seed=seed, progress=None if silent else _progress())
+
+
+def _ours(kind: str) -> bool:
+    """Whether a dotted name is an encoding outside the package, and not a target."""
+    from ropewalk.encodings import find
+
+    try:
+        find(kind)
+    except (ValueError, ImportError):
+        return False
+    return True
+
+
+def _library(name: str, only: str | None, seed: int, silent: bool) -> list[Report]:
+    from ropewalk.conformance import adapters, run
+
+    if name == "all":
+        found = []
+        for one in adapters.names():
+            try:
+                found += _library(one, only, seed, silent)
+            except ImportError as error:
+                note(str(error))
+        return found
+    expected = adapters.expected(name)
+    reports = []
+    for each in adapters.targets(name):
+        names = (getattr(each, "short", ""), getattr(each, "name", ""))
+        known = next((expected[name] for name in names if name in expected), expected)
+        report = run.verify(each, only=only, seed=seed, expected=known, progress=None if silent else _progress())
+        reports.append(report)
+    return reports
+
+
+def _vectors(out: str) -> None:
+    from importlib import import_module
+
+    for path in import_module("ropewalk.conformance.vectors").write(out) or ():
+        write(str(path))
+
+
+def _list(json: bool, quiet: bool) -> None:
+    from ropewalk.conformance.checks import every
+    from ropewalk.conformance.spec import page, requirements
+
+    text, checks = requirements(), every()
+    if json:
+        fields = ("id", "title", "bounds", "unit", "needs", "kinds")
+        shown = [{name: getattr(check, name) for name in fields} for check in checks.values()]
+        write_json([{**one, "bound": text[one["id"]].bound, "page": page(one["id"])} for one in shown])
+    elif quiet:
+        write("\n".join(checks))
+    else:
+        rows = [
+            (
+                check.id,
+                check.title,
+                ", ".join(f"{bound:g}" for bound in check.bounds) or "-",
+                ", ".join(need.replace("|", " or ") for need in check.needs) or "-",
+                ", ".join(check.kinds) or "all",
+            )
+            for check in checks.values()
+        ]
+        write_table(("id", "requirement", "bound", "needs", "kinds"), rows)
+
+
+def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
+    from ropewalk.conformance.run import describe
+
+    if quiet:
+        write("\n".join(result.id for result in report.broken) if report.broken else "")
+        return
+    if named:
+        write(report.target)
+    write(str(report))
+    if verbose:
+        write("")
+        for result in report.results:
+            if result.status in ("broken", "expected"):
+                write(f"  {result.id}  {result.title}")
+            else:
+                write("\n".join(describe(result)))
+            for found in result.compared:
+                limit = "" if found.bound is None else f"  (bound {found.bound:g})"
+                write(f"         {found.measured:9.3g}{limit}  {found.name}")
+    elif report.counts["apply"] < len(report.results) and sys.stderr.isatty():
+        note("Not applicable ones with their reasons: -v. What a requirement says: ropewalk verify --list")
+
+
+def _progress() -> Any:
+    """The requirement at work, on a terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(check: Any) -> None:
+        sys.stderr.write(f"\r\x1b[K{check.id}  {check.title}")
+        if check.id == "C34":
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+    return show

@@ -1,0 +1,34 @@
+"""Targets for our own encodings (`ours`) and for the public interfaces of other libraries, one file each.
+
+A library's file has `targets()`, a list of named targets for the version that is installed. What it is known to fail is
+in `expected/<library>.json`: requirement to {"reason", "issue"}, or target's name to such a dict.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+NOT_LIBRARIES = {"checkpoint", "ours", "peer"}
+
+
+def names() -> list[str]:
+    """Libraries there is an adapter for, as `pip` spells them."""
+    files = sorted(HERE.glob("*.py"))
+    return [f.stem.replace("_", "-") for f in files if not f.stem.startswith("_") and f.stem not in NOT_LIBRARIES]
+
+
+def targets(name: str) -> list[Any]:
+    """The targets of one library. One that is not installed is an ImportError with its pip line."""
+    if name not in names():
+        raise ValueError(f"no adapter for {name!r}; there are {', '.join(names())}")
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").targets()
+
+
+def expected(name: str) -> dict[str, Any]:
+    """Known failures of a library."""
+    path = HERE / "expected" / f"{name.replace('-', '_')}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

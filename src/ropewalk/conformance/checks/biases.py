@@ -1,0 +1,197 @@
+"""Biases on scores: N09, C22 to C26."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.conformance import oracles
+from ropewalk.conformance.checks import check
+from ropewalk.conformance.checks.scores import anchored, differences, seen_scores, within
+from ropewalk.conformance.findings import Findings, NotApplicable
+from ropewalk.conformance.places import below, start_near
+from ropewalk.conformance.target import Target
+
+DISTANCES = (0, 1, 2, 3, 15, 16, 17, 127, 128, 129, 255, 256, 257, 1000, 2049, 4095, 65_537, 1_000_003, 2**24 - 1)
+
+
+@check("N09", "biases are exact", bound=2.4e-7, unit="of the bias", needs=("bias",), kinds=("alibi", "t5"))
+def exact(target: Target, found: Findings) -> None:
+    spec, built = target.spec, target.build()
+    for at in below(spec, [255, 4_095, 131_071, 2**24 + 4_099, 2**31 + 7]) or [start_near(spec, 255, 1)]:
+        q, keys = torch.tensor([at]), torch.tensor(sorted(at - d for d in DISTANCES if d <= at))
+        if spec.kind == "t5":
+            in_buckets(target, found, built, at, keys)
+            continue
+        want = oracles.alibi(spec.heads, q, keys)
+        apart = (anchored(target, built, q, keys, 0) - want).abs() / want.abs().clamp(
+            min=torch.finfo(torch.float32).tiny
+        )
+        result = found.measure(f"bias of the query at {at:,}", apart.amax((0, 1)), found.bound, at - keys, dim=0)
+        if not result.holds:
+            d = result.at or 0
+            result.why = f"off at a distance of {d:,}; what is called position here is a distance"
+            result.reproduce = f"target.bias(built, torch.tensor([{at}]), torch.tensor([{at - d}, {at}]))"
+
+
+def in_buckets(target: Target, found: Findings, built: Any, at: int, keys: Tensor) -> None:
+    """Each distance has the very number of its bucket: those at one distance known to be in it."""
+    spec = target.spec
+    wanted = oracles.buckets_of(keys - at, spec)
+    known: dict[int, int] = {}
+    reach = 2 * spec.farthest
+    around = range(-reach, reach + 1) if spec.bidirectional else range(-reach, 1)
+    for ahead in sorted(around, key=abs):
+        known.setdefault(int(oracles.buckets_of(torch.tensor(ahead), spec)), ahead)
+    # Sample distances are asked for where they are short, so that a wrong far one cannot vouch for itself.
+    middle = start_near(spec, 4 * reach, reach)
+    one = torch.tensor(list(known.values()))
+    table = target.bias(built, torch.tensor([middle]), middle + one)[:, 0].double()
+    columns = {bucket: table[:, n] for n, bucket in enumerate(known)}
+    if (table == table[:, :1]).all():
+        raise NotApplicable("its table holds the same number for every bucket; build it with random weights")
+    alike = [(a, b) for a in columns for b in columns if a < b and torch.equal(columns[a], columns[b])]
+    if alike:
+        a, b = (known[bucket] for bucket in alike[0])
+        found.require("buckets differ", False, f"distances {a} and {b} have one number, and should be in two buckets")
+        return
+    got = target.bias(built, torch.tensor([at]), keys)[:, 0].double()
+    want = torch.stack([columns[int(bucket)] for bucket in wanted], dim=-1)
+    result = found.compare(f"bias of the query at {at:,}", got, want, 0.0, (keys - at).abs(), dim=1)
+    if not result.holds:
+        result.why = f"distance {result.first_position:,} is in the wrong bucket; what is called position is a distance"
+        result.reproduce = f"target.bias(built, torch.tensor([{at}]), torch.tensor([{at - (result.at or 0)}]))"
+
+
+@check("C22", "a slice of heads is the slice", bound=2.4e-7, needs=("rotation|bias",))
+def heads(target: Target, found: Findings) -> None:
+    spec, built = target.spec, target.build()
+    H = spec.heads
+    if H < 2:
+        raise NotApplicable("there is one head")
+    first, count = H // 2, H - H // 2
+    start = start_near(spec, 1_000, 6)
+    positions = torch.arange(start, start + 5)
+    why = "heads on the second of two ranks get other heads' positions"
+    if target.has("bias"):
+        if not target.takes("bias", "heads"):
+            raise NotApplicable("its bias takes no heads=(first, count), so that a rank's share cannot be asked for")
+        whole = target.bias(built, positions, positions)
+        part = target.bias(built, positions, positions, heads=(first, count))
+        size = whole.double().abs().amax().clamp(min=1.0)
+        found.compare("bias", part, whole[first:], found.bound, scale=size, why=why)
+    if target.has("rotation"):
+        x = found.normal(1, H, 5, spec.head_width)
+        whole = target.rotate(built, x, positions[None])
+        part = target.rotate(built, x[:, first:].contiguous(), positions[None])
+        found.compare("rotate", part, whole[:, first:], found.bound, dim=2, scale=x.abs().amax(), why=why)
+
+
+@check(
+    "C23", "ALiBi's slopes, 1 to 128 heads", bound=2.4e-7, unit="of the slope", needs=("slopes|bias",), kinds=("alibi",)
+)
+def alibi_slopes(target: Target, found: Findings) -> None:
+    if target.has("slopes"):
+        for count in range(1, 129):
+            got = torch.tensor([float(slope) for slope in target.function("slopes")(count)], dtype=torch.float64)
+            want = torch.tensor(oracles.slopes(count), dtype=torch.float64)
+            result = found.compare(f"slopes of {count} heads", got, want, found.bound, scale=want)
+            if not result.holds:
+                result.why = slope_cause(got, want, count)
+                result.reproduce = f"target.slopes({count})"
+    if target.has("bias"):
+        built, want = target.build(), torch.tensor(oracles.slopes(target.spec.heads), dtype=torch.float64)
+        start = start_near(target.spec, 100, 2)
+        got = -anchored(target, built, torch.tensor([start + 1]), torch.tensor([start]), 0)[:, 0, 0]
+        result = found.compare("slopes of the bias", got, want, found.bound, scale=want)
+        if not result.holds:
+            result.why = slope_cause(got, want, target.spec.heads)
+            result.reproduce = f"target.bias(built, torch.tensor([{start + 1}]), torch.tensor([{start}, {start + 1}]))"
+
+
+def slope_cause(got: Tensor, want: Tensor, count: int) -> str:
+    if torch.allclose(got.sort().values, want.sort().values, rtol=1e-5):
+        return f"the slopes of {count} heads are right and in another order"
+    if torch.allclose(got, -want, rtol=1e-5):
+        return "the sign is wrong: far keys are favoured"
+    plain = torch.tensor([2.0 ** (-8 * h / count) for h in range(1, count + 1)], dtype=torch.float64)
+    if torch.allclose(got, plain, rtol=1e-5):
+        return f"2^(-8h/{count}) was taken as it stands, though {count} is no power of two"
+    return f"the slopes of {count} heads are not the paper's"
+
+
+@check("C24", "ALiBi's sign and scale order", bound=1e-3, unit="on scores", needs=("bias|attend",), kinds=("alibi",))
+def alibi_order(target: Target, found: Findings) -> None:
+    spec, built = target.spec, target.build()
+    at = start_near(spec, 40, 1)
+    keys = within(spec, at, torch.tensor(sorted({at, at - 1, at - 2, at - 5, at - 11, max(at - 30, 0)})))
+    where = torch.tensor([at])
+    if target.has("bias"):
+        bias = anchored(target, built, where, keys, 0)[:, 0]
+        rises = bool((bias.diff(dim=-1) > 0).all()) and bool((bias <= 0).all())
+        found.require("nearer keys are favoured", rises, "the bias does not fall with distance: its sign is wrong")
+    if target.has("attend"):
+        q, k = (
+            found.normal(1, spec.heads, 1, spec.head_width),
+            found.normal(1, spec.heads, len(keys), spec.head_width, more=1),
+        )
+        want = differences(oracles.scores(q, k, where[None], keys[None], spec))
+        got = differences(seen_scores(target, built, q, k, where, keys))
+        apart = torch.where(want > -12, (got - want).abs(), 0.0)
+        found.measure(
+            "q.k / sqrt(K) + bias",
+            apart,
+            found.bound,
+            why="the bias is not added after 1/sqrt(K), or has another sign or slope",
+        )
+
+
+@check("C25", "T5's buckets, one-way and two-way", bound=0.0, needs=("buckets|bias",), kinds=("t5",))
+def t5_buckets(target: Target, found: Findings) -> None:
+    spec = target.spec
+    if target.has("buckets"):
+        for two_way in (False, True):
+            ahead = torch.arange(-4 * spec.farthest, 4 * spec.farthest + 1 if two_way else 1)
+            want = oracles.buckets_of(ahead, spec.model_copy(update={"bidirectional": two_way}))
+            got = torch.as_tensor(target.function("buckets")(ahead, two_way))
+            way = "two-way" if two_way else "one-way"
+            result = found.compare(f"buckets, {way}", got, want, found.bound, ahead.abs(), dim=0)
+            if not result.holds:
+                result.reproduce = f"target.buckets(torch.tensor([-{result.first_position}]), {two_way})"
+    if target.has("bias"):
+        reach = 4 * spec.farthest
+        middle = start_near(spec, 3 * reach, reach)
+        reach = min(reach, middle)
+        keys = torch.arange(middle - reach, middle + (reach if spec.bidirectional else 0) + 1)
+        in_buckets(target, found, target.build(), middle, torch.tensor(below(spec, keys.tolist())))
+
+
+@check("C26", "a bias when decoding is the last row's", bound=2.4e-7, needs=("bias",))
+def decoding(target: Target, found: Findings) -> None:
+    spec = target.spec
+    start = start_near(spec, 0, 40)
+    positions = torch.arange(start, start + 40)
+    whole = target.bias(target.build(), positions, positions)
+    built, rows = target.build(), []
+    for n in range(30, 40):
+        row = target.bias(built, positions[n : n + 1], positions[: n + 1])
+        if row.shape[-2:] != (1, n + 1):
+            raise ValueError(f"the bias of one query on {n + 1} keys has shape {tuple(row.shape)}, not (H, 1, {n + 1})")
+        rows.append(row)
+        size = whole.double().abs().amax().clamp(min=1.0)
+        why = "one query alone is taken for the first of the sequence, or the bias depends on how many there are"
+        own, full = (
+            part - part[..., n : n + 1] if spec.kind == "alibi" else part for part in (row[:, 0], whole[:, n, : n + 1])
+        )
+        apart = ((own - full).double().abs() / size).amax().view(1)
+        found.measure(
+            f"query {n} alone",
+            apart,
+            found.bound,
+            [int(positions[n])],
+            dim=0,
+            why=why,
+            reproduce=f"target.bias(built, torch.tensor([{n}]), torch.arange({n + 1}))",
+        )

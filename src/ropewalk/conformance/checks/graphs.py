@@ -1,0 +1,113 @@
+"""Compiled and exported, the same: C29, C30."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ropewalk.conformance import oracles
+from ropewalk.conformance.checks import check
+from ropewalk.conformance.findings import Findings, NotApplicable
+from ropewalk.conformance.places import start_near
+from ropewalk.conformance.target import Target
+
+LENGTHS = (8, 13, 16, 21, 32, 45, 64, 77)
+
+
+class Rotates(nn.Module):
+    """A target's rotation as a module, for export."""
+
+    def __init__(self, target: Target, built: Any) -> None:
+        super().__init__()
+        self.rotation = target.function("rotate", "rotate_query")
+        self.built = built
+
+    def forward(self, x: Tensor, positions: Tensor) -> Tensor:
+        return self.rotation(self.built, x, positions)
+
+
+class Biases(nn.Module):
+    def __init__(self, target: Target, built: Any) -> None:
+        super().__init__()
+        self.bias = target.function("bias")
+        self.built = built
+
+    def forward(self, positions: Tensor) -> Tensor:
+        return self.bias(self.built, positions, positions)
+
+
+def inputs(target: Target, found: Findings, length: int, start: int) -> tuple[Tensor, ...]:
+    positions = torch.arange(start, start + length)
+    if target.has("rotation"):
+        return found.normal(1, target.spec.heads, length, target.spec.head_width), positions[None]
+    return (positions,)
+
+
+def size_of(target: Target, want: Tensor) -> Tensor:
+    return want.double().abs().amax() if target.has("rotation") else want.double().abs().amax().clamp(min=1.0)
+
+
+@check("C29", "torch.compile: whole, the same, few compilations", bound=(1e-6, 2.0), needs=("rotation|bias",))
+def compiled(target: Target, found: Findings) -> None:
+    built = target.build()
+    module = (Rotates if target.has("rotation") else Biases)(target, built)
+    starts = {length: start_near(target.spec, 10 * length, length) for length in LENGTHS}
+    wants = {length: module(*inputs(target, found, length, starts[length])) for length in LENGTHS}
+    count = 0
+
+    def counting(graph: Any, examples: Any) -> Any:
+        nonlocal count
+        count += 1
+        return graph
+
+    torch._dynamo.reset()
+    try:
+        fast = torch.compile(module, fullgraph=True, backend=counting)
+        for length in LENGTHS:
+            got, want = fast(*inputs(target, found, length, starts[length])), wants[length]
+            why = "compiled, it gives something else"
+            result = found.compare(f"{length} tokens", got, want, found.bound, scale=size_of(target, want), why=why)
+            result.reproduce = "torch.compile(lambda x, p: target.rotate(built, x, p), fullgraph=True)"
+    finally:
+        torch._dynamo.reset()
+    found.measure(
+        f"compilations over {len(LENGTHS)} lengths", count, found.bounds[-1], why="every length is compiled anew"
+    )
+
+
+@check("C30", "torch.export, then twice the length", bound=1e-6, needs=("rotation|bias",))
+def exported(target: Target, found: Findings) -> None:
+    module = (Rotates if target.has("rotation") else Biases)(target, target.build())
+    length = 12
+    start = start_near(target.spec, 3, 2 * length + 40)
+    example = inputs(target, found, length, start)
+    any_length = torch.export.Dim("length", min=2, max=4096)
+    dims = ({2: any_length}, {1: any_length}) if target.has("rotation") else ({0: any_length},)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # a failing export prints its graph
+        program = torch.export.export(module, example, dynamic_shapes=dims, strict=False)
+    for count, name in ((length, "the example's length"), (2 * length, "twice the length")):
+        given = inputs(target, found, count, start + 37 if count > length else start)
+        want = module(*given)
+        found.compare(
+            name,
+            program.module()(*given),
+            want,
+            found.bound,
+            given[-1].flatten(),
+            dim=want.ndim - 2,
+            scale=size_of(target, want),
+            why="a table of the example's length, or its positions, was baked in",
+        )
+    if target.spec.kind == "rope" and target.has("rotation"):
+        given = inputs(target, found, 2 * length, start)
+        want = oracles.rotate(given[0], given[1], target.spec)
+        # Only far enough to see that the exported program turns at all; how finely is N01's matter.
+        found.compare(
+            "against the truth", program.module()(*given), want, max(found.bound, 1e-4), scale=size_of(target, want)
+        )
+    if not found.compared:
+        raise NotApplicable("nothing to export")

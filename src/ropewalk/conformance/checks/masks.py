@@ -1,0 +1,101 @@
+"""Who sees whom: C19, C20."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.conformance.checks import check
+from ropewalk.conformance.findings import Findings, NotApplicable
+from ropewalk.conformance.places import start_near
+from ropewalk.conformance.surround import VOCABULARY
+from ropewalk.conformance.target import Target
+
+
+def visible(target: Target, found: Findings, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """(L, S): whether any head gives this key a share, read off values that are unit vectors."""
+    H, K, S = target.spec.heads, target.spec.head_width, len(k_positions)
+    q = found.normal(1, H, len(q_positions), K) / 8
+    k = found.normal(1, H, S, K, more=1) / 8
+    seen = []
+    for first in range(0, S, K):
+        v = torch.zeros(S, K)
+        count = min(K, S - first)
+        v[first : first + count, :count] = torch.eye(count)
+        values = v[None, None].expand(1, H, S, K)
+        share = target.attend(target.build(), q, k, values, q_positions[None], k_positions[None])
+        seen.append(share[0, ..., :count].abs().amax(0) > 1e-30)
+    return torch.cat(seen, dim=-1)
+
+
+def hold_counts(found: Findings, name: str, seen: Tensor, want: Tensor, q: Tensor, why: str) -> None:
+    result = found.measure(name, (seen != want).double().sum(-1), found.bound, q, dim=0)
+    if not result.holds:
+        row = int((seen != want).any(-1).double().argmax())
+        result.why = (
+            f"{why}: the query at {int(q[row])} sees {int(seen[row].sum())} keys, {int(want[row].sum())} is right"
+        )
+
+
+@check("C19", "causal alignment when L != S", bound=0.0, unit="keys", needs=("attend|forward",))
+def alignment(target: Target, found: Findings) -> None:
+    if target.spec.bidirectional:
+        raise NotApplicable("this encoding looks both ways, by its own spec")
+    if target.has("attend"):
+        start = start_near(target.spec, 500, 12)
+        for count, keys in ((3, 8), (1, 8), (8, 8), (5, 9)):
+            k = torch.arange(start, start + keys)
+            q = k[-count:]
+            want = k[None] <= q[:, None]
+            if target.spec.window is not None:
+                want = want & (q[:, None] - k[None] < target.spec.window)
+            seen = visible(target, found, q, k)
+            hold_counts(
+                found, f"{count} queries, {keys} keys", seen, want, q, "the triangle is anchored at the wrong end"
+            )
+    if target.has("forward"):
+        by_change(target, found)
+    if not found.compared:
+        raise NotApplicable("its window is narrower than the texts that this looks at")
+
+
+def by_change(target: Target, found: Findings) -> None:
+    """Of a whole model: a token changed must change what follows it, in its own chunk and in the next, and no more."""
+    spec, before, count = target.spec, 5, 3
+    if spec.window is not None and spec.window < before + count:
+        return
+    size = spec.vocabulary or VOCABULARY
+    ids = torch.randint(size, (1, before + count), generator=found.generator())
+    positions = torch.arange(before + count)[None]
+
+    def last(ids: Tensor) -> Tensor:
+        built: Any = target.build()
+        _, cache = target.forward(built, ids[:, :before], positions[:, :before])
+        return target.forward(built, ids[:, before:], positions[:, before:], cache)[0].double()[0]
+
+    plain = last(ids)
+    seen = torch.zeros(count, before + count, dtype=torch.bool)
+    for j in range(before + count):
+        other = ids.clone()
+        other[0, j] = (other[0, j] + 1) % size
+        seen[:, j] = (last(other) - plain).abs().amax(-1) > 1e-9 * plain.abs().amax()
+    q = torch.arange(before, before + count)
+    want = torch.arange(before + count)[None] <= q[:, None]
+    hold_counts(found, "a chunk after a cache", seen, want, q, "the triangle is anchored at the wrong end")
+
+
+@check("C20", "a window of W counts the token itself", bound=0.0, unit="keys", needs=("attend",))
+def window(target: Target, found: Findings) -> None:
+    W = target.spec.window
+    if W is None:
+        raise NotApplicable("no window is declared")
+    length = min(2 * W + 3, 4 * target.spec.head_width)
+    start = start_near(target.spec, 500, length)
+    k = torch.arange(start, start + length)
+    q = k[-min(length, W + 4) :]
+    want = (k[None] <= q[:, None]) & (q[:, None] - k[None] < W)
+    if bool((want.sum(-1) < W).all()):
+        raise NotApplicable(f"a window of {W:,} is wider than the texts that this looks at")
+    hold_counts(found, f"window {W}", visible(target, found, q, k), want, q, "the window is off")

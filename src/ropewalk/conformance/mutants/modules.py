@@ -1,0 +1,105 @@
+"""What surrounds a position module: casts, checkpoints, configs, compilers, and other instances of it."""
+
+from __future__ import annotations
+
+from ropewalk.conformance.mutants.mutant import Mutant
+
+MUTANTS = [
+    Mutant(
+        name="deepspeed_8066_frequencies_cast_with_the_model",
+        issue="deepspeedai/DeepSpeed#8066",
+        kills="N06",
+        right="self.turns = turns_of(omegas)",
+        wrong='self.register_buffer("turns", torch.tensor(turns_of(omegas), dtype=torch.float64), persistent=False)',
+        why="Frequencies are a buffer, and .to(bfloat16) rounds it.",
+    ),
+    Mutant(
+        name="deepspeed_4932_made_in_the_default_dtype",
+        issue="deepspeedai/DeepSpeed#4932",
+        kills="N06",
+        right="phase.double() * (2 * math.pi / 2**64)",
+        wrong="(positions[..., None] * torch.tensor(self.omegas)).double()",
+        why="Frequencies take torch's default dtype, which a wrapper had set to bfloat16.",
+    ),
+    Mutant(
+        name="transformers_29285_angles_under_autocast",
+        issue="huggingface/transformers#29285",
+        kills="N06",
+        right="phase.double() * (2 * math.pi / 2**64)",
+        wrong="(positions.float()[..., None] @ torch.tensor([self.omegas], dtype=torch.float32)).double()",
+        why="Angles come from a matrix product, which autocast takes in bfloat16.",
+    ),
+    Mutant(
+        name="transformers_45902_buffer_never_filled",
+        issue="huggingface/transformers#45902",
+        kills="C03",
+        right="self.turns = turns_of(omegas)",
+        wrong='self.register_buffer("turns", torch.tensor(turns_of(omegas)), persistent=False)',
+        why="A buffer in no state dict is whatever memory held after to_empty.",
+    ),
+    Mutant(
+        name="automodel_2549_table_from_the_checkpoint",
+        issue="NVIDIA-NeMo/Automodel#2549",
+        kills="C04",
+        right="self.turns = turns_of(omegas)",
+        wrong='self.register_buffer("turns", torch.tensor(turns_of(omegas), dtype=torch.float64))',
+        why="Frequencies are saved with the weights, in bfloat16, and trusted when they come back.",
+    ),
+    Mutant(
+        name="sglang_33575_instances_share_a_buffer",
+        issue="sgl-project/sglang#33575",
+        kills="C34",
+        right="self.turns = turns_of(omegas)",
+        wrong='self.register_buffer("turns", vars(read).setdefault("all", torch.tensor(turns_of(omegas))), False)',
+        why="Instances share one table, which dies for all when one of them frees it.",
+    ),
+    Mutant(
+        name="deepspeed_8345_theta_defaulted",
+        issue="deepspeedai/DeepSpeed#8345",
+        kills="C33",
+        right='if "rope_theta" not in config:',
+        wrong='if config.setdefault("rope_theta", 10_000.0) is None:',
+        why="A config without rope_theta is read as 10,000.",
+    ),
+    Mutant(
+        name="mlx_vlm_2196_unknown_keys_ignored",
+        issue="Blaizzy/mlx-vlm#2196",
+        kills="C33",
+        of="yarn",
+        right="set(config) - COMMON - KEYS[kind]",
+        wrong="set()",
+        why="Keys that nobody reads are passed over in silence.",
+    ),
+    Mutant(
+        name="transformers_32182_contradiction_ignored",
+        issue="huggingface/transformers#32182",
+        kills="C33",
+        right='if config.get("type", kind) != kind:',
+        wrong="if False:",
+        why="Of `type` and `rope_type` one wins, and nobody is told.",
+    ),
+    Mutant(
+        name="transformers_35716_looks_at_the_positions",
+        issue="huggingface/transformers#35716",
+        kills="C29",
+        right="if self.longest is not None and not torch.compiler.is_compiling() and positions.max() >= self.longest:",
+        wrong="if int(positions.max()) >= (self.longest or 2**62):",
+        why="A decision by the values of positions breaks the graph.",
+    ),
+    Mutant(
+        name="pytorch_141486_compiled_for_every_length",
+        issue="pytorch/pytorch#141486",
+        kills="C29",
+        right="torch.as_tensor(self.turns, device=positions.device)",
+        wrong="{positions.shape[-1]: torch.as_tensor(self.turns)}[positions.shape[-1]]",
+        why="Something is looked up by the length, so each length is compiled anew.",
+    ),
+    Mutant(
+        name="sparseml_1826_length_of_the_export",
+        issue="neuralmagic/sparseml#1826",
+        kills="C30",
+        right="self.cos_sin(positions)",
+        wrong="self.cos_sin(positions % 16 if torch.compiler.is_exporting() else positions)",
+        why="A table as long as the example is folded into the exported program, and repeats.",
+    ),
+]

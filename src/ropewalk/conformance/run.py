@@ -1,0 +1,230 @@
+"""Runs the checks on a target, and says what was found: the verdict first, then what is broken, then how to see it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ropewalk.conformance.checks import Check, every
+from ropewalk.conformance.findings import Difference, Findings, NotApplicable, Result
+from ropewalk.conformance.spec import VERSION, page
+from ropewalk.conformance.target import Target
+
+DOT = " \u00b7 "
+
+
+@dataclass
+class Report:
+    """What a target was found to be."""
+
+    target: str
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+    command: str | None = None
+    """What to type to run it again."""
+
+    def __getitem__(self, id: str) -> Result:
+        return next(result for result in self.results if result.id == id)
+
+    def of(self, *statuses: str) -> list[Result]:
+        return [result for result in self.results if result.status in statuses]
+
+    @property
+    def broken(self) -> list[Result]:
+        return self.of("broken")
+
+    def raise_for_failures(self) -> None:
+        if self.broken:
+            raise AssertionError(f"{self.target}: {self}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "spec": VERSION,
+            "torch": torch.__version__,
+            "seconds": round(self.seconds, 2),
+            "counts": self.counts,
+            "results": [result.to_dict() for result in self.results],
+        }
+
+    @property
+    def counts(self) -> dict[str, int]:
+        held, broken, expected = (len(self.of(status)) for status in ("held", "broken", "expected"))
+        total = len(self.results)
+        apply = held + broken + expected
+        return {"requirements": total, "apply": apply, "held": held, "broken": broken, "expected": expected}
+
+    @property
+    def verdict(self) -> str:
+        counts = self.counts
+        parts = [f"{counts['requirements']} requirements", f"{counts['apply']} apply", f"{counts['held']} held"]
+        parts += [f"{counts[name]} {name}" for name in ("expected", "broken") if counts[name] or name == "broken"]
+        mended = [result.id for result in self.results if result.mended]
+        parts += [f"mended: {', '.join(mended)}"] if mended else []
+        return DOT.join(parts)
+
+    def __str__(self) -> str:
+        lines = [f"{self.verdict:<78}  {self.seconds:.1f} s"]
+        shown = [*self.broken, *self.of("expected")]
+        for result in shown:
+            lines += ["", *describe(result)]
+        return "\n".join(lines)
+
+
+def describe(result: Result) -> list[str]:
+    """One requirement that is not held, or that is shown with -v."""
+    if result.status == "not applicable":
+        return [f"  {result.id}  {result.title:<48}  not applicable: {result.why}"]
+    state = result.status
+    if state in ("broken", "expected") and result.first_position is not None:
+        state += f" from position {result.first_position:,}"
+    lines = [f"  {result.id}  {result.title:<48}  {state:<32}  {size(result)}".rstrip()]
+    for text in (result.what if result.status == "broken" else None, result.why):
+        lines += [f"       {text}"] if text else []
+    if result.status in ("broken", "expected"):
+        lines += [
+            f"       {'reproduce: ' if not n else '           '}{line}"
+            for n, line in enumerate((result.reproduction or "").splitlines())
+        ]
+        lines += [f"       upstream: {result.issue}"] if result.issue else []
+        lines += [f"       {result.page}"]
+    return lines
+
+
+def size(result: Result) -> str:
+    """1.2 rad at 131,071 (bound 1e-06)"""
+    if result.measured is None:
+        return ""
+    text = f"{result.measured:.3g}{' ' + result.unit if result.unit else ''}"
+    if result.at is not None:
+        text += f" at {result.at:,}"
+    if result.bound is None:
+        return f"{text}  (no bound)"
+    return f"{text}  (bound {result.bound:g}{', declared by the target' if result.declared else ''})"
+
+
+def verify(
+    target: Any,
+    *,
+    only: Iterable[str] | str | None = None,
+    seed: int = 0,
+    name: str | None = None,
+    expected: Mapping[str, Mapping[str, str]] | None = None,
+    progress: Callable[[Check], None] | None = None,
+) -> Report:
+    """Holds a target to every requirement it can be held to, or to `only` some: verify(target, only="N1,C4").
+
+    `expected` are failures of a library that are known, by id: {"reason": ..., "issue": ...}.
+    """
+    target = target if isinstance(target, Target) and name is None else Target(target, name)
+    report = Report(target.name)
+    began = time.perf_counter()
+    for check in chosen(only):
+        if progress is not None:
+            progress(check)
+        report.results.append(run(check, target, seed, (expected or {}).get(check.id)))
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+def chosen(only: Iterable[str] | str | None) -> list[Check]:
+    """The checks of these ids; N1 is read as N01."""
+    checks = every()
+    if only is None:
+        return list(checks.values())
+    texts = only.split(",") if isinstance(only, str) else [part for text in only for part in text.split(",")]
+    wanted = []
+    for text in (text.strip() for text in texts):
+        match = re.fullmatch(r"([NCnc])(\d{1,2})", text)
+        full = f"{match[1].upper()}{int(match[2]):02}" if match else text
+        if full not in checks:
+            raise ValueError(f"no requirement {text!r}; there are N01 to N11 and C01 to C34 (ropewalk verify --list)")
+        wanted.append(full)
+    return [check for check in checks.values() if check.id in wanted]
+
+
+def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str] | None = None) -> Result:
+    """One check on one target. A check that raises is broken, with what was raised for the reason."""
+    told = {"id": check.id, "title": check.title, "page": page(check.id)}
+    refusal = check.refusal(target)
+    if refusal is not None:
+        return Result(status="not applicable", why=refusal, **told)
+    declared = target.spec.bounds.get(check.id)
+    found = Findings(check.id, check.bounds, seed, declared)
+    began = time.perf_counter()
+    try:
+        with _apart():
+            check.body(target, found)
+        worst = found.worst
+        if worst is None:
+            raise NotApplicable(*found.notes or ["nothing of it could be compared"])
+    except NotApplicable as reason:
+        return Result(status="not applicable", why=str(reason), seconds=time.perf_counter() - began, **told)
+    except Exception as error:
+        text = " ".join(str(error).split())
+        said = f"raised {type(error).__name__}: {text[:300] + '...' if len(text) > 300 else text}"
+        # What was compared before it raised is kept: it may tell more.
+        earlier = next((each for each in found.compared if not each.holds), None)
+        worst = earlier or Difference(name="", measured=math.nan, bound=None, why=said)
+    seconds = time.perf_counter() - began
+    broken = not worst.holds or math.isnan(worst.measured)
+    status = "held" if not broken else "broken" if expected is None else "expected"
+    notes = "; ".join(found.notes) or None
+    return Result(
+        status=status,
+        measured=None if math.isnan(worst.measured) else worst.measured,
+        bound=worst.bound,
+        unit=check.unit if worst.unit is None else worst.unit,
+        first_position=worst.first_position,
+        at=worst.at,
+        what=worst.name or None,
+        why=(worst.why or notes) if broken else notes,
+        reproduction=reproduction(target, check.id, worst) if broken else None,
+        seconds=seconds,
+        declared=declared is not None,
+        mended=status == "held" and expected is not None,
+        issue=None if expected is None else expected.get("issue"),
+        compared=tuple(found.compared),
+        **told,
+    )
+
+
+def reproduction(target: Target, id: str, found: Difference) -> str:
+    """Two lines to paste: the instance, and the call that shows it; without a call, the command."""
+    again = f"ropewalk verify {target.name} --only {id} -v"
+    if found.reproduce is None:
+        return again
+    place, _, name = target.name.partition(":")
+    source = getattr(target.given, "source", None)  # a line that makes `target`, where it has no import path
+    if source is None and name.isidentifier():
+        source = f"from {place} import {name} as target"
+    made = "built = target.build()" if source else f"import torch; built = target.build()   # target: {target.name}"
+    return f"import torch; {source}; {made}\n{found.reproduce}" if source else f"{made}\n{found.reproduce}"
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """A check leaves torch as it found it, whatever the target does to it."""
+    dtype, precision = torch.get_default_dtype(), torch.get_float32_matmul_precision()
+    silent, threads = logging.root.manager.disable, torch.get_num_threads()
+    torch.set_num_threads(1)  # the tensors are small: waiting for a second thread costs more than it gains
+    logging.disable(logging.ERROR)  # a graph that cannot be captured is told in the result, not in pages of log
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        try:
+            yield
+        finally:
+            logging.disable(silent)
+            torch.set_num_threads(threads)
+            torch.set_default_dtype(dtype)
+            torch.set_float32_matmul_precision(precision)

@@ -1,0 +1,58 @@
+"""The specification as data: `spec.md` beside this file is the text, and this reads it.
+
+Each requirement is a section `### N01 Title`, with a line `Bound: ...` whose numbers are the check's own.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FILE = Path(__file__).with_name("spec.md")
+VERSION = "2026-11-15"
+"""The date of the text; a test holds it against the first lines of spec.md."""
+PAGES = "docs/en/conformance.md"
+"""Where the text is rendered; each requirement has the anchor of its id."""
+
+
+class Requirement(NamedTuple):
+    id: str
+    title: str
+    text: str
+    bound: str
+    """What the line `Bound:` says."""
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The numbers written as code in that line."""
+        return tuple(float(number) for number in re.findall(r"`([0-9.e+-]+)`", self.bound))
+
+
+def page(id: str) -> str:
+    return f"{PAGES}#{id.lower()}"
+
+
+@cache
+def requirements() -> dict[str, Requirement]:
+    """Every requirement of the text, in its order."""
+    found = {}
+    for section in re.split(r"^### ", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        heading, _, body = section.partition("\n")
+        match = re.fullmatch(r"([NC]\d\d) (.+?)(?: \{#\w+\})?", heading.strip())
+        if match is None:
+            raise ValueError(f"{FILE}: the heading {heading!r} is not `### N01 title`")
+        body = re.split(r"^## ", body, flags=re.MULTILINE)[0].strip()
+        bound = re.search(r"^Bound: (.*?)(?:\n\n|\Z)", body, flags=re.MULTILINE | re.DOTALL)
+        said = " ".join(bound[1].split()) if bound else ""
+        found[match[1]] = Requirement(match[1], match[2], body, said)
+    return found
+
+
+def dated() -> str:
+    """The version that the text states."""
+    match = re.search(r"^Version (\d{4}-\d\d-\d\d)", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    if match is None:
+        raise ValueError(f"{FILE} states no `Version YYYY-MM-DD`")
+    return match[1]

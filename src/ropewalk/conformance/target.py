@@ -1,0 +1,227 @@
+"""What is verified: any object with a `spec`, a `build`, and whatever it has to offer.
+
+A target is a module, a class used as a namespace, or an instance. It has
+
+    spec      a Spec: what it claims to be, the ground truth it is held to
+    build(dtype=torch.float32, device="cpu")            a fresh instance of anything; called often
+
+and any of these, each of which takes what `build` returned first:
+
+    cos_sin(built, positions) -> (cos, sin)             (B, L) int64 -> (B, L, R/2) each, the gain included
+    rotate(built, x, positions) -> Tensor               x (B, H, L, K), positions (B, L)
+    rotate_query, rotate_key                            the same, where the two differ
+    bias(built, q_positions, k_positions) -> Tensor     (L,), (S,) int64 -> (H, L, S), added to scores after 1/sqrt(K)
+         with a parameter `heads`: (first, count) of the whole model's heads, -> (count, L, S)
+    forward(built, ids, positions=None, cache=None) -> (logits, cache)    a whole causal model; cache None: a full pass
+         with a parameter `documents`: (B, L) int64, the document of each token, -1 where there is none (padding)
+    attend(built, q, k, v, q_positions, k_positions) -> Tensor    its own causal attention on q (B, H, L, K), k and v
+         (B, H, S, K) as projected, not yet rotated: rotation, bias, mask and softmax are its own
+    refill(built)                                       fills what `to_empty` left undefined, where a model has a way to
+
+and of these, which take no instance:
+
+    frequencies(config) -> floats, or (floats, gain)    from `rope_parameters` of transformers 5, with `head_dim` and,
+         where it matters, `max_position_embeddings` beside them
+    slopes(heads) -> floats                             ALiBi's, of every head
+    buckets(distances, bidirectional) -> Tensor         T5's bucket of each key position - query position
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from ropewalk.scaling import AnyScaling
+from ropewalk.settings import Settings
+
+OFFERS = (
+    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "refill",
+    "frequencies", "slopes", "buckets",
+)  # fmt: skip
+
+Width = Annotated[int, Field(gt=0, le=65_536)]
+
+
+class Spec(Settings):
+    """What a target claims to be. Everything it is held to follows from these."""
+
+    kind: Literal["rope", "alibi", "t5", "sinusoidal", "other"] = "rope"
+    """other: only what needs no ground truth is checked."""
+    head_width: Width = 64
+    """K; of `sinusoidal` the width of a position's vector."""
+    heads: Annotated[int, Field(gt=0, le=1024)] = 8
+    base: Annotated[float, Field(gt=1, le=1e12)] = 10_000.0
+    rotary_width: Annotated[int, Field(gt=0, multiple_of=2)] | None = None
+    """R, features of a head that turn; None: all."""
+    layout: Literal["half", "pairs"] = "half"
+    scaling: AnyScaling | None = None
+    arithmetic: Literal["exact", "float32"] = "float32"
+    """Which frequencies are true: the real numbers, or those of transformers' float32 arithmetic as well."""
+    window: Annotated[int, Field(gt=0)] | None = None
+    """Tokens a query sees, itself among them."""
+    longest: Annotated[int, Field(gt=1, le=2**40)] | None = None
+    """No position reaches it; for scalings that depend on the length, the length they are resolved for."""
+    buckets: int = 32
+    farthest: int = 128
+    bidirectional: bool = False
+    vocabulary: int | None = None
+    """Tokens `forward` knows; 64 unless given."""
+    relative: bool = True
+    """Of kind `other`: scores depend on differences of positions alone."""
+    bounds: dict[str, float] = Field(default_factory=dict)
+    """Requirement to a bound of its own, declared in place of the suite's and shown as such: {"N01": 1e-2}."""
+
+    @model_validator(mode="after")
+    def _length_is_known(self) -> Self:
+        if self.length_dependent and self.longest is None and getattr(self.scaling, "length", None) is None:
+            raise ValueError(f"{self.scaling} depends on the length: give longest, the length it is resolved for")
+        if self.rotary > self.head_width or (self.kind in ("rope", "sinusoidal") and self.rotary % 2):
+            raise ValueError(f"rotary width {self.rotary} must be even and at most head_width={self.head_width}")
+        return self
+
+    @property
+    def rotary(self) -> int:
+        """R."""
+        return self.head_width if self.rotary_width is None else self.rotary_width
+
+    @property
+    def trained(self) -> int | None:
+        return getattr(self.scaling, "trained", None)
+
+    @property
+    def length_dependent(self) -> bool:
+        return self.scaling is not None and self.scaling.length_dependent
+
+
+class Target:
+    """A target as the checks see it: what it offers, and its answers brought to one form."""
+
+    def __init__(self, given: Any, name: str | None = None) -> None:
+        if isinstance(given, Target):
+            given, name = given.given, name or given.name
+        for needed in ("spec", "build"):
+            if not hasattr(given, needed):
+                raise ValueError(f"{name or given!r} has no `{needed}`; a target has spec = Spec(...) and build(...)")
+        if not isinstance(given.spec, Spec):
+            raise ValueError(f"spec is {given.spec!r}; write spec = ropewalk.conformance.Spec(kind='rope', ...)")
+        self.given, self.spec = given, given.spec
+        self.name: str = name or getattr(given, "name", None) or getattr(given, "__name__", None) or "target"
+        self.offers = frozenset(offer for offer in OFFERS if callable(getattr(given, offer, None)))
+        if not self.offers:
+            raise ValueError(f"{self.name} offers nothing to check; give it one of {', '.join(OFFERS)}")
+
+    def has(self, *names: str) -> bool:
+        """Whether all are offered. `angles` and `rotation` stand for what can be read off other offers."""
+        return all(self._has(name) for name in names)
+
+    def _has(self, name: str) -> bool:
+        if "|" in name:
+            return any(self._has(one) for one in name.split("|"))
+        if name == "rotation":
+            return bool(self.offers & {"rotate", "rotate_query"})
+        if name == "angles":
+            return "cos_sin" in self.offers or (self.spec.kind == "rope" and self._has("rotation"))
+        return name in self.offers
+
+    def takes(self, offer: str, parameter: str) -> bool:
+        """Whether an offered function has this optional parameter."""
+        function = getattr(self.given, offer, None)
+        return function is not None and parameter in inspect.signature(function).parameters
+
+    def build(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Any:
+        """Always from the same random numbers, so that two instances have the same weights."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            if dtype == torch.float32 and device == "cpu":
+                return self.given.build()
+            return self.given.build(dtype=dtype, device=device)
+
+    def rotate(self, built: Any, x: Tensor, positions: Tensor, role: Literal["query", "key"] = "query") -> Tensor:
+        return self.function(f"rotate_{role}", "rotate")(built, x, positions)
+
+    def bias(self, built: Any, q_positions: Tensor, k_positions: Tensor, **heads: Any) -> Tensor:
+        return self.given.bias(built, q_positions, k_positions, **heads)
+
+    def forward(self, built: Any, ids: Tensor, positions: Tensor | None = None, cache: Any = None, **more: Any) -> Any:
+        return self.given.forward(built, ids, positions, cache, **more)
+
+    def attend(self, built: Any, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        return self.given.attend(built, q, k, v, q_positions, k_positions)
+
+    def function(self, *names: str) -> Callable[..., Any]:
+        """The first of these that is offered."""
+        return next(getattr(self.given, name) for name in names if name in self.offers)
+
+    def cos_sin(self, built: Any, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+        """(B, L) -> (B, L, R/2) each: its own, or what `rotate` makes of vectors (1, 0) in every pair."""
+        if "cos_sin" in self.offers:
+            cos, sin = self.given.cos_sin(built, positions)
+            want = (*positions.shape, self.spec.rotary // 2)
+            for name, part in (("cos", cos), ("sin", sin)):
+                if tuple(part.shape) != want:
+                    raise ValueError(f"cos_sin gives a {name} of shape {tuple(part.shape)}, (B, L, R/2) is {want}")
+            return cos, sin
+        first, second = self.pairs(built, dtype)
+        x = torch.zeros(len(positions), self.spec.heads, positions.shape[1], self.spec.head_width, dtype=dtype)
+        x[..., first] = 1
+        turned = self.rotate(built, x, positions)[:, 0]
+        return turned[..., first], turned[..., second]
+
+    def pairs(self, built: Any, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+        """The features of each pair, in the layout that `rotate` really has, so that a wrong one is told once, by C01,
+        and not by every check."""
+        width = self.spec.rotary
+        x = torch.zeros(1, self.spec.heads, 1, self.spec.head_width, dtype=dtype)
+        x[..., 0] = 1
+        turned = self.rotate(built, x, torch.ones(1, 1, dtype=torch.int64))[0, 0, 0].abs()
+        layout = self.spec.layout
+        if width > 2 and max(turned[1], turned[width // 2]) > 0.1:
+            layout = "pairs" if turned[1] > turned[width // 2] else "half"
+        return pair_features(layout, width)
+
+    def line(self, positions: str, *, built: str = "built", batch: int = 1, length: int = 1, dtype: str = "") -> str:
+        """A call of it as one would type it, for reproductions."""
+        if "cos_sin" in self.offers:
+            return f"target.cos_sin({built}, {positions})"
+        if self.has("rotation"):
+            name = "rotate" if "rotate" in self.offers else "rotate_query"
+            sizes = f"{batch}, {self.spec.heads}, {length}, {self.spec.head_width}"
+            x = f"torch.ones({sizes}{f', dtype={dtype}' if dtype else ''})"
+            return f"target.{name}({built}, {x}, {positions})"
+        if "bias" in self.offers:
+            return f"target.bias({built}, {positions}[0], {positions}[0])"
+        return f"target.forward({built}, torch.zeros_like({positions}), {positions})[0]"
+
+    def __repr__(self) -> str:
+        return f"Target({self.name}, {self.spec.kind}, offers {', '.join(sorted(self.offers))})"
+
+
+def pair_features(layout: str, width: int) -> tuple[Tensor, Tensor]:
+    """Which features are the first and the second of each pair."""
+    each = torch.arange(width // 2)
+    return (2 * each, 2 * each + 1) if layout == "pairs" else (each, each + width // 2)
+
+
+def find(text: str) -> Target:
+    """The target at `package.module:name`; without a name, the module itself or its `target`."""
+    place, _, name = text.partition(":")
+    try:
+        module = importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name and (place == error.name or place.startswith(f"{error.name}.")):
+            raise ValueError(
+                f"no module {place!r} to import; run in the directory it is in, and write pkg.module:target"
+            ) from None
+        raise
+    if not name:
+        return Target(getattr(module, "target", module), place)
+    if not hasattr(module, name):
+        near = ", ".join(key for key, value in vars(module).items() if hasattr(value, "spec")) or "no target at all"
+        raise ValueError(f"{place} has no {name!r}; it has {near}")
+    return Target(getattr(module, name), text)

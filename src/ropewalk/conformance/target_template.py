@@ -1,0 +1,32 @@
+"""What `ropewalk init target` writes: ten lines to fill in, and the comments that say with what."""
+
+from __future__ import annotations
+
+TEXT = '''"""What {module} claims to be, for `ropewalk verify {module}:target`. Fill in (1), (2) and (3)."""
+
+import torch
+
+from ropewalk.conformance import Spec
+
+
+class target:
+    # (1) What your code claims to be; it is held to this. layout: "half" pairs feature i with i + head_width / 2,
+    #     "pairs" pairs 2i with 2i + 1. longest: no position reaches it; leave it out if there is no end.
+    #     Also: rotary_width=32 (partial rotary), scaling={{"kind": "yarn", "factor": 4, "trained": 8192}}, window=4096.
+    spec = Spec(kind="rope", head_width=64, heads=8, base=10_000, layout="half", longest=131_072)
+
+    # (2) A new instance, anything you like; it is handed back to you below. Called often.
+    def build(dtype=torch.float32, device="cpu"):
+        raise NotImplementedError("fill in (2) of {file}: return MyRotary(...).to(device, dtype)")
+
+    # (3) x (batch, heads, length, head_width) at positions (batch, length), an int64 tensor, rotated.
+    def rotate(built, x, positions):
+        return built(x, positions)
+
+    # Offer more and more is checked; leave out what you do not have:
+    #   cos_sin(built, positions) -> (cos, sin)            each (batch, length, rotary_width / 2)
+    #   bias(built, q_positions, k_positions) -> Tensor    (heads, queries, keys), with kind="alibi" or "t5"
+    #   attend(built, q, k, v, q_positions, k_positions)   your own causal attention, q and k not yet rotated
+    #   forward(built, ids, positions=None, cache=None) -> (logits, cache)       a whole model
+    #   frequencies(config) -> floats                      from a transformers-style rope_parameters
+'''

@@ -1,0 +1,93 @@
+"""The suite tested: it sees every mutant of the museum, and nothing wrong in what they are mutants of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ropewalk.conformance.checks import every
+from ropewalk.conformance.mutants import MUTANTS, SPECS, Mutant, Reference, edited, matrix
+from ropewalk.conformance.mutants.mutant import text
+from ropewalk.conformance.run import verify
+
+REPOSITORY = Path(__file__).parents[2]
+# Held to everything, as users hold their own: one of each kind.
+WHOLE = ("litgpt_2202_inverted_ramp", "transformers_35350_position_is_the_cache_length", "attention_gym_86_alibi_sign")
+
+pytestmark = pytest.mark.no_poison  # the suite brings its own poison, and mutants read what they should not
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_is_killed_by_the_requirement_named_for_it(mutant: Mutant) -> None:
+    result = verify(mutant.target, only=mutant.kills)[mutant.kills]
+    assert result.status == "broken", f"{mutant.name} survives {mutant.kills}: {result.status}, {result.why}"
+
+
+@pytest.mark.parametrize(("spec", "kills"), sorted({(mutant.of, mutant.kills) for mutant in MUTANTS.values()}))
+def test_without_its_line_nothing_is_seen(spec: str, kills: str) -> None:
+    result = verify(Reference(SPECS[spec]), only=kills)[kills]
+    assert result.status == "held", result.why
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_differs_by_one_line(mutant: Mutant) -> None:
+    right, wrong = text().splitlines(), edited(mutant.right, mutant.wrong).splitlines()
+    changed = [(a.strip(), b.strip()) for a, b in zip(right, wrong, strict=True) if a != b]
+    assert changed == [mutant.lines]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=list(MUTANTS))
+def test_is_named_after_a_public_issue(mutant: Mutant) -> None:
+    assert re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", mutant.issue)
+    assert f"_{mutant.issue.partition('#')[2]}_" in mutant.name
+    assert mutant.kills in every()
+    assert mutant.why.endswith(".")
+
+
+def test_there_are_enough() -> None:
+    assert len(MUTANTS) >= 34
+    assert len({(mutant.right, mutant.wrong, mutant.of) for mutant in MUTANTS.values()}) == len(MUTANTS)
+
+
+def test_every_requirement_is_named_for_a_mutant() -> None:
+    assert {mutant.kills for mutant in MUTANTS.values()} == set(every()) - set(matrix.APART)
+
+
+@pytest.mark.parametrize("name", ["rope", "deepseek", "dynamic", "alibi", "t5"])
+def test_the_reference_holds_everything(name: str) -> None:
+    report = verify(Reference(SPECS[name], name))
+    report.raise_for_failures()
+    assert report.counts["held"] >= 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SPECS)
+def test_every_reference_holds_everything(name: str) -> None:
+    verify(Reference(SPECS[name], name)).raise_for_failures()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_whole_suite_sees_it_as_published(name: str) -> None:
+    """The published row is what a run gives now."""
+    now = matrix.of_mutant(MUTANTS[name])
+    assert now["broken"] == published()["rows"]["mutants"][name]["broken"]
+
+
+def test_what_is_published_is_this_museum() -> None:
+    result = published()
+    rows, references = result["rows"]["mutants"], result["rows"]["references"]
+    assert list(rows) == list(MUTANTS)
+    assert list(references) == list(SPECS)
+    assert {name: row["kills"] for name, row in rows.items()} == {m.name: m.kills for m in MUTANTS.values()}
+    assert matrix.survivors(rows) == []
+    assert matrix.idle(rows) == []
+    assert [name for name, row in references.items() if row["broken"]] == []
+    page = (REPOSITORY / "docs" / "en" / "mutants.md").read_text(encoding="utf-8")
+    assert page == matrix.page(rows, references), "python -m campaigns.mutants writes it anew"
+
+
+def published() -> dict[str, object]:
+    return json.loads((REPOSITORY / "campaigns" / "results" / "mutants.json").read_text(encoding="utf-8"))

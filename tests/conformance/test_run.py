@@ -1,0 +1,161 @@
+"""The runner: what it picks, what it says, and that it leaves everything as it was."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from ropewalk.conformance import Spec, Target, find, verify
+from ropewalk.conformance.checks import every
+from ropewalk.conformance.findings import Findings
+from ropewalk.conformance.run import chosen
+from tests.conformance.targets import Kept, Twisted, broken, small
+
+
+def test_ids_are_read_short_and_long() -> None:
+    assert [check.id for check in chosen("c4, N1")] == ["N01", "C04"]
+    assert [check.id for check in chosen(["N11", "C34"])] == ["N11", "C34"]
+    assert [check.id for check in chosen(None)] == list(every())
+
+
+@pytest.mark.parametrize("text", ["N99", "X1", "N", ""])
+def test_an_unknown_id_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match="no requirement"):
+        chosen(text)
+
+
+def test_what_cannot_be_taken_is_not_applicable_with_a_reason() -> None:
+    report = verify(Kept(), only="C05,C12,C24,C27,N09")
+    assert report["C12"].status == report["C24"].status == "not applicable"
+    assert "offers no rotation or bias or forward" in report["C12"].why
+    assert "this is rope" in report["C24"].why
+    assert report["C27"].status == "held"
+
+
+def test_a_target_without_anything_is_refused() -> None:
+    with pytest.raises(ValueError, match="offers nothing"):
+        verify(Twisted(Kept(), without=("cos_sin",)))
+    with pytest.raises(ValueError, match="no `build`"):
+        verify(type("t", (), {"spec": Spec()}))
+    with pytest.raises(ValueError, match="write spec ="):
+        verify(Twisted(Kept(), spec={"head_width": 64}))
+
+
+def test_a_length_dependent_scaling_needs_its_length() -> None:
+    with pytest.raises(ValueError, match="give longest"):
+        Spec(scaling={"kind": "dynamic", "factor": 2, "trained": 64})
+
+
+def test_what_raises_is_broken_and_says_so() -> None:
+    def cos_sin(built, positions):
+        raise RuntimeError("out of\n   table")
+
+    result = verify(Twisted(Kept(), cos_sin=cos_sin), only="N1")["N01"]
+    assert result.status == "broken"
+    assert "RuntimeError: out of table" in result.why
+
+
+def test_a_wrong_shape_is_named() -> None:
+    result = verify(
+        Twisted(Kept(), cos_sin=lambda built, p: [torch.cat([part, part], -1) for part in built(p)]), only="N1"
+    )["N01"]
+    assert result.status == "broken"
+    assert "(B, L, R/2)" in result.why
+
+
+def test_the_verdict_comes_first() -> None:
+    report = verify(broken("N01"), only="N1,N8")
+    first, *rest = str(report).splitlines()
+    assert first.startswith("2 requirements \u00b7 2 apply \u00b7 1 held \u00b7 1 broken")
+    assert first.endswith(" s")
+    text = "\n".join(rest)
+    assert "broken from position" in text
+    assert "bound 2.5e-07" in text
+    assert "reproduce:" in text
+    assert "conformance.md#n01" in text
+
+
+def test_failures_can_be_raised() -> None:
+    with pytest.raises(AssertionError, match="N01"):
+        verify(broken("N01"), only="N1").raise_for_failures()
+    verify(Kept(), only="N7").raise_for_failures()
+
+
+def test_the_report_is_json() -> None:
+    data = json.loads(json.dumps(verify(broken("C33"), only="C33,N1,C20").to_dict()))
+    assert data["counts"] == {"requirements": 3, "apply": 2, "held": 1, "broken": 1, "expected": 0}
+    assert [result["id"] for result in data["results"]] == ["N01", "C20", "C33"]
+
+
+def test_known_failures_are_expected_and_mended_ones_are_seen() -> None:
+    known = {"N01": {"reason": "float32 products", "issue": "x#1"}, "N07": {"reason": "none", "issue": "x#2"}}
+    report = verify(broken("N01"), only="N1,N7", expected=known)
+    assert report["N01"].status == "expected"
+    assert report["N01"].issue == "x#1"
+    assert report["N07"].mended
+    assert not report.broken
+    assert "mended: N07" in str(report)
+
+
+def test_a_declared_bound_is_used_and_shown() -> None:
+    spec = Kept.spec.model_copy(update={"bounds": {"N01": 10.0}})
+    report = verify(Twisted(broken("N01"), spec=spec), only="N1")
+    assert report["N01"].status == "held"
+    assert report["N01"].declared
+
+
+@pytest.mark.parametrize(
+    "id", ["N01", "N03", "N05", "N06", "N07", "N09", "C01", "C08", "C09", "C11", "C23", "C25", "C26", "C27", "C33"]
+)
+def test_a_reproduction_is_two_lines_that_run(id: str) -> None:
+    target = broken(id)
+    first, second = verify(target, only=id)[id].reproduction.splitlines()
+    names = {"target": target}
+    exec(first, names)  # noqa: S102  our own two lines
+    exec(second, names)  # noqa: S102
+
+
+def test_a_reproduction_imports_what_has_a_place() -> None:
+    target = Target(broken("N01"), "tests.conformance.targets:Kept")
+    first, _ = verify(target, only="N1")["N01"].reproduction.splitlines()
+    assert first == "import torch; from tests.conformance.targets import Kept as target; built = target.build()"
+    ours = verify(small("rope", "longest=100"), only="N7")
+    assert not ours.broken
+
+
+def test_two_runs_are_the_same_and_another_seed_is_another() -> None:
+    one, two, other = (verify(small(), only="N3", seed=seed)["N03"].measured for seed in (0, 0, 1))
+    assert one == two != other
+
+
+def test_torch_is_left_as_it_was() -> None:
+    def build(dtype=torch.float32, device="cpu"):
+        torch.set_default_dtype(torch.float64)
+        torch.manual_seed(99)
+        return Kept().build(dtype, device)
+
+    torch.manual_seed(5)
+    state, dtype = torch.get_rng_state(), torch.get_default_dtype()
+    verify(Twisted(Kept(), build=build), only="N1,N6")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_default_dtype() == dtype
+    assert torch.is_grad_enabled()
+
+
+def test_where_a_bound_is_first_left() -> None:
+    found = Findings("N01", (1.0,))
+    got = torch.tensor([[0.0, 3.0, 0.0, 9.0]])
+    result = found.compare("x", got, torch.zeros(1, 4), 1.0, [4, 30, 2, 20])
+    assert (result.measured, result.first_position, result.at) == (9.0, 20, 20)
+    assert found.compare("same infinities", torch.tensor([torch.inf]), torch.tensor([torch.inf]), 0.0).holds
+    assert not found.compare("not a number", torch.tensor([torch.nan]), torch.tensor([0.0]), 1.0).holds
+
+
+def test_a_target_is_found_by_its_place() -> None:
+    assert find("tests.conformance.targets:Shared").spec.head_width == 16
+    with pytest.raises(ValueError, match="no module 'nowhere_at_all'"):
+        find("nowhere_at_all:x")
+    with pytest.raises(ValueError, match=r"it has .*Kept"):
+        find("tests.conformance.targets:Kepd")

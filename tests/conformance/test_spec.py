@@ -1,0 +1,64 @@
+"""The text and the suite cannot drift: every requirement has a check, under the same title, with the same bounds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ropewalk.conformance import spec
+from ropewalk.conformance.checks import every
+
+REQUIREMENTS, CHECKS = spec.requirements(), every()
+IDS = [*(f"N{n:02}" for n in range(1, 12)), *(f"C{n:02}" for n in range(1, 35))]
+
+
+def test_the_text_and_the_suite_have_the_same_ids_in_the_same_order() -> None:
+    assert list(REQUIREMENTS) == list(CHECKS) == IDS
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_title_and_bounds_are_the_same_in_both(id: str) -> None:
+    text, check = REQUIREMENTS[id], CHECKS[id]
+    assert text.title == check.title
+    assert sorted(text.bounds) == sorted(check.bounds)
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_a_requirement_says_where_it_comes_from_and_what_its_bound_is(id: str) -> None:
+    text = REQUIREMENTS[id]
+    assert re.search(r"^Comes from: .*[\w/-]+#\d+", text.text, flags=re.MULTILINE), "no public issue is named"
+    assert text.bound, "no line `Bound:`"
+    assert text.bound == "none." or len(text.bound.split()) > 3, "a bound says where it comes from"
+
+
+def test_each_requirement_has_its_anchor() -> None:
+    anchors = re.findall(r'^<a id="(\w+)"></a>\n### ', spec.FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert anchors == [name.lower() for name in IDS]
+    assert spec.page("C04").endswith("#c04")
+
+
+def test_the_version_is_the_date_in_the_text() -> None:
+    assert spec.dated() == spec.VERSION
+
+
+def test_needs_are_things_that_targets_offer() -> None:
+    from ropewalk.conformance.target import OFFERS
+
+    known = {*OFFERS, "angles", "rotation"}
+    assert {name for check in CHECKS.values() for need in check.needs for name in need.split("|")} <= known
+
+
+def test_drift_would_be_seen(tmp_path, monkeypatch) -> None:
+    changed = spec.FILE.read_text(encoding="utf-8").replace("### C12 decoding", "### C12 streaming")
+    changed = changed.replace("Bound: `5e-7` rad: three", "Bound: `5e-6` rad: three")
+    (tmp_path / "spec.md").write_text(changed, encoding="utf-8")
+    monkeypatch.setattr(spec, "FILE", tmp_path / "spec.md")
+    read = spec.requirements.__wrapped__()
+    assert read["C12"].title != CHECKS["C12"].title
+    assert read["N02"].bounds != CHECKS["N02"].bounds
+
+
+def test_the_docs_have_the_text_as_it_is() -> None:
+    page = spec.FILE.parents[3] / "docs" / "en" / "conformance.md"
+    assert page.read_text(encoding="utf-8") == spec.FILE.read_text(encoding="utf-8")

@@ -1,0 +1,154 @@
+"""`ropewalk verify` as typed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Ropewalk, checkpoint, ropewalk
+
+__all__ = ["checkpoint", "ropewalk"]
+
+TARGET = '''"""A RoPE with a planted bug."""
+
+import torch
+
+from ropewalk.conformance import Spec
+
+
+class target:
+    spec = Spec(head_width=16, heads=2, base=10_000, longest=100_000)
+
+    def build(dtype=torch.float32, device="cpu"):
+        return (1 / 10_000 ** (torch.arange(0, 16, 2).float() / 16)).to(torch.bfloat16)
+
+    def cos_sin(built, positions):
+        angle = positions[..., None].double() * built.double()
+        return angle.cos(), angle.sin()
+'''
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "my_planted_rope.py").write_text(TARGET, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_planted_rope", raising=False)
+    return "my_planted_rope:target"
+
+
+def test_ours_holds(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("verify", "rope", "heads=2", "head_width=16", "--only", "N1,N11,C1,C12")
+    assert answer.code == 0
+    assert answer.stdout.startswith("4 requirements \u00b7 4 apply \u00b7 4 held \u00b7 0 broken")
+
+
+def test_a_planted_bug_is_found_and_named(ropewalk: Ropewalk, planted: str) -> None:
+    answer = ropewalk("verify", planted, "--only", "N1,N7,C12")
+    assert answer.code == 1
+    assert "3 requirements \u00b7 2 apply \u00b7 0 held \u00b7 2 broken" in answer.stdout
+    assert "rounded to bfloat16" in answer.stdout
+    assert "from my_planted_rope import target as target" in answer.stdout
+
+
+def test_as_json(ropewalk: Ropewalk, planted: str) -> None:
+    answer = ropewalk("verify", planted, "--only", "N7,C12", "--json")
+    assert answer.code == 1
+    assert [result["status"] for result in answer.data["results"]] == ["broken", "not applicable"]
+    assert answer.data["results"][0]["bound"] == 1e-6
+
+
+def test_quiet_prints_what_is_broken(ropewalk: Ropewalk, planted: str) -> None:
+    assert ropewalk("verify", planted, "--only", "N7,C12", "--quiet").stdout.strip() == "N07"
+    assert ropewalk("verify", "rope", "heads=1", "--only", "N7", "--quiet").stdout.strip() == ""
+
+
+def test_verbose_shows_reasons_and_comparisons(ropewalk: Ropewalk) -> None:
+    answer = ropewalk("verify", "rope", "heads=2", "head_width=16", "--only", "N1,C24,C7", "-v")
+    assert "not applicable: for alibi; this is rope" in answer.stdout
+    assert "angles to 2^36" in answer.stdout
+    assert "frequencies, linear" in answer.stdout
+
+
+def test_the_list(ropewalk: Ropewalk) -> None:
+    listed = ropewalk("verify", "--list", "--json").data
+    assert len(listed) == 45
+    assert listed[0]["id"] == "N01"
+    assert listed[0]["bounds"] == [1e-6, 2.5e-7]
+    assert ropewalk("verify", "--list", "--quiet").stdout.split()[-1] == "C34"
+    assert "a window of W counts the token itself" in ropewalk("verify", "--list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "say what to verify"),
+        (["roope"], 3, "Did you mean rope?"),
+        (["rope", "bass=1"], 3, "no such key. Did you mean base?"),
+        (["rope", "--only", "N77"], 3, "no requirement 'N77'"),
+        (["nowhere:target"], 3, "no module 'nowhere'"),
+        (["--library", "no-such"], 3, "no adapter for 'no-such'"),
+        (["rope", "--library", "transformers"], 3, "leave out 'rope'"),
+    ],
+)
+def test_mistakes_are_answered(ropewalk: Ropewalk, arguments: list[str], code: int, says: str) -> None:
+    answer = ropewalk("verify", *arguments)
+    assert answer.code == code
+    assert says in answer.stderr
+
+
+@pytest.mark.parametrize("engine", ["ropewalk", "transformers"])
+def test_a_checkpoint_is_held_to_its_config(ropewalk: Ropewalk, checkpoint: Path, engine: str) -> None:
+    answer = ropewalk("verify", str(checkpoint), "--engine", engine, "--only", "N7,C12", "--json")
+    assert answer.code == 0
+    assert [result["status"] for result in answer.data["results"]] == ["held", "held"]
+
+
+def test_settings_are_for_ours_alone(ropewalk: Ropewalk, planted: str) -> None:
+    answer = ropewalk("verify", planted, "base=7")
+    assert answer.code == 3
+    assert "a spec of its own" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("alibi", "heads=12"),
+        ("t5",),
+        ("t5", "bidirectional=true"),
+        ("sinusoidal",),
+        ("rope", "layout=pairs", "rotary_width=32", "window=5"),
+        ("rope", "base=500000", "scaling.kind=yarn", "scaling.factor=4", "scaling.trained=8192"),
+        ("rope", "scaling.kind=dynamic", "scaling.factor=2", "scaling.trained=64"),
+        ("rope", "arithmetic=float32", "scaling.kind=llama3", "scaling.factor=8", "scaling.trained=8192"),
+        ("xpos",),
+        ("kerple",),
+        ("fire",),
+        ("learned",),
+        ("temperature", "trained=32"),
+        ("chain", "parts=[rope, alibi]"),
+    ],
+    ids=" ".join,
+)
+def test_every_kind_of_ours_holds(words: tuple[str, ...]) -> None:
+    from ropewalk.conformance import verify
+    from ropewalk.conformance.adapters import ours
+
+    sizes = () if any(word.startswith("heads") for word in words) else ("heads=4",)
+    skip = {"C29", "C30"} if words[0] != "alibi" else set()  # compiled once for rope below, and for a bias here
+    from ropewalk.conformance.checks import every
+
+    report = verify(ours.target(*words, *sizes), only=[name for name in every() if name not in skip])
+    report.raise_for_failures()
+    assert report.counts["held"] >= 10
+
+
+def test_the_whole_of_rope_in_a_minute() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ropewalk", "verify", "rope"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+    assert float(done.stdout.split()[-2]) < 60
