@@ -1,0 +1,3 @@
+"""Results as pages that stand alone: one HTML file, nothing fetched, everything escaped."""
+
+from __future__ import annotations

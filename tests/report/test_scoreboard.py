@@ -1,0 +1,169 @@
+"""The scoreboard: what a cell counts, and a page that stands alone and escapes whatever it is given."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from ropewalk.report import scoreboard, scoreboard_page
+
+ISSUE = "https://github.com/a/b/issues/1"
+NASTY = "<script>alert('x')</script>\"&"
+
+
+def result(id: str, status: str, **more: Any) -> dict[str, Any]:
+    return {"id": id, "status": status, **more}
+
+
+def entry(library: str, *results: list[dict[str, Any]], version: str = "1.0") -> dict[str, Any]:
+    targets = [{"short": f"t{n}", "says": f"target {n}", "results": each} for n, each in enumerate(results)]
+    return {"library": library, "version": version, "seconds": 1.5, "targets": targets}
+
+
+BROKEN = {"measured": 1.94, "bound": 2.5e-7, "first_position": 257, "what": "angles", "why": "rounded", "unit": "rad"}
+
+
+@pytest.fixture
+def data() -> dict[str, Any]:
+    mine = entry(
+        "mine", [result("N01", "held", measured=0.0), result("C12", "held")], [result("N01", "not applicable")]
+    )
+    theirs = entry(
+        "theirs",
+        [result("N01", "expected", reason="why not", issue=ISSUE, reproduction="x\ny", **BROKEN)],
+        [result("N01", "broken", **BROKEN), result("C12", "held", mended=True)],
+        [result("N01", "held")],
+    )  # fmt: skip
+    return {
+        "date": "2026-11-15",
+        "command": "python -m campaigns.scoreboard",
+        "spec": "2026-11-15",
+        "python": "3.11",
+        "torch": "2.13",
+        "machine": "x86_64",
+        "requirements": [
+            {"id": "N01", "title": "angles"},
+            {"id": "C12", "title": "decoding"},
+            {"id": "C20", "title": "w"},
+        ],
+        "libraries": [mine, theirs],
+        "not_run": {"absent": "pip install absent"},
+    }
+
+
+class Page(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_a_cell_counts_targets(data: dict[str, Any]) -> None:
+    mine, theirs = data["libraries"]
+    found = scoreboard.cell(theirs, "N01")
+    assert (found["state"], len(found["broken"]), found["apply"]) == ("broken", 2, 3)
+    assert scoreboard.cell(mine, "N01")["state"] == "held"
+    assert scoreboard.cell(theirs, "C12")["state"] == "mended"
+    assert scoreboard.cell(mine, "C20")["state"] == "none"
+
+
+def test_the_page_shows_every_red_cell(data: dict[str, Any]) -> None:
+    text = scoreboard_page.page(data)
+    page = Page(text)
+    assert "2/3" in text
+    assert "from position 257" in text
+    assert "1.94 rad (bound 2.5e-07)" in text
+    assert "<pre>x\ny</pre>" in text
+    assert "why not" in text
+    assert "pip install absent" in text
+    ids = {attributes.get("id") for _, attributes in page.tags}
+    inner = [link["href"] or "" for link in page.all("a") if (link["href"] or "").startswith("#")]
+    assert inner
+    assert {link[1:] for link in inner} <= ids
+    assert any(link["href"] == ISSUE for link in page.all("a"))
+
+
+def test_it_stands_alone(data: dict[str, Any]) -> None:
+    text = scoreboard_page.page(data)
+    page = Page(text)
+    assert not {"script", "link", "img", "iframe", "object", "form"} & {tag for tag, _ in page.tags}
+    assert not re.search(r"url\(|@import|javascript:", text)
+    assert not any(name.startswith("on") or name == "style" for _, attributes in page.tags for name in attributes)
+    policy = next(each["content"] for each in page.all("meta") if each.get("http-equiv") == "Content-Security-Policy")
+    style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
+    assert style
+    assert policy
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"'sha256-{digest}'" in policy
+    assert "unsafe" not in policy
+
+
+def test_everything_is_escaped(data: dict[str, Any]) -> None:
+    def spoilt(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: spoilt(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [spoilt(each) for each in value]
+        return (
+            NASTY if isinstance(value, str) and value not in ("held", "broken", "expected", "not applicable") else value
+        )
+
+    ids = {one["id"] for one in data["requirements"]}
+    text = scoreboard_page.page(spoilt(data))
+    assert ids
+    assert "<script" not in text
+    assert NASTY not in text
+    for bad in ("javascript:alert(1)", 'https://x"><script>', "http://plain"):
+        data["libraries"][1]["targets"][0]["results"][0]["issue"] = bad
+        assert "<script" not in scoreboard_page.page(data)
+        assert not any(
+            (link["href"] or "").startswith(("javascript", "http:"))
+            for link in Page(scoreboard_page.page(data)).all("a")
+        )
+
+
+def test_gathering_our_own() -> None:
+    found = scoreboard.gather("ropewalk", only="C23,C25")
+    assert json.loads(json.dumps(found)) == found
+    assert {target["short"] for target in found["targets"]} == set(scoreboard.OURS)
+    assert scoreboard.cell(found, "C23")["state"] == scoreboard.cell(found, "C25")["state"] == "held"
+    whole = scoreboard.board([found], date="2026-11-15", command="x", not_run={})
+    assert {"N01", "C34"} <= {one["id"] for one in whole["requirements"]}
+    assert scoreboard_page.page(whole).startswith("<!doctype html>")
+
+
+def test_a_result_is_cut_to_what_is_needed() -> None:
+    whole = {
+        "id": "C29", "title": "compile", "status": "expected", "measured": 0.0, "bound": 1e-6, "unit": "", "at": None,
+        "first_position": 0, "what": "8 tokens", "why": "raised at /home/me/v/lib/site-packages/lib/file.py, line 3",
+        "reproduction": "x", "page": "docs", "seconds": 1.0, "declared": False, "mended": False, "issue": None,
+    }  # fmt: skip
+    found = scoreboard._short(whole, {"reason": "Because."})
+    assert found["why"] == "raised at lib/file.py, line 3"
+    assert found["measured"] == 0.0
+    assert found["first_position"] == 0
+    assert found["reason"] == "Because."
+    assert not {"title", "page", "unit", "at", "issue", "mended"} & set(found)
+    assert set(scoreboard._short({**whole, "status": "not applicable"}, {})) == {"id", "status", "why"}
+    assert scoreboard._short({**whole, "status": "held", "mended": True}, {})["mended"] is True
+
+
+def test_the_result_that_is_kept_is_the_page(request: pytest.FixtureRequest) -> None:
+    root = request.config.rootpath
+    data = json.loads((root / "campaigns" / "results" / "scoreboard.json").read_text(encoding="utf-8"))
+    assert (root / "docs" / "scoreboard.html").read_text(encoding="utf-8") == scoreboard_page.page(data)
+    ours = next(entry for entry in data["libraries"] if entry["library"] == "ropewalk")
+    assert not any(scoreboard.cell(ours, one["id"])["broken"] for one in data["requirements"])
