@@ -28,6 +28,7 @@ and of these, which take no instance:
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable
@@ -128,6 +129,18 @@ class Target:
         if name == "angles":
             return "cos_sin" in self.offers or (self.spec.kind == "rope" and self._has("rotation"))
         return name in self.offers
+
+    def sides(self) -> list[Target]:
+        """This target, and what it would hide: `rotate` behind `cos_sin`, `forward` behind both."""
+        parts = {"cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "attend"}
+        hidden = [{"cos_sin"}] if "cos_sin" in self.offers and self._has("rotation") else []
+        hidden += [parts] if "forward" in self.offers and self.offers & parts else []
+        found: list[Target] = [self]
+        for names in hidden:
+            side = copy.copy(self)
+            side.offers = self.offers - names
+            found.append(side)
+        return found
 
     def takes(self, offer: str, parameter: str) -> bool:
         """Whether an offered function has this optional parameter."""

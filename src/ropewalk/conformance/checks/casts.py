@@ -66,6 +66,12 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 @check("N06", "casts and ambient dtypes change nothing", bound=2.4e-7, needs=("angles|rotation|bias",))
 def casts(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        if side.has("angles|rotation|bias"):
+            casts_of(side, found)
+
+
+def casts_of(target: Target, found: Findings) -> None:
     want = answer(target, target.build())
     size = size_of(target, want)
     around: dict[str, tuple[Callable[[], Any], AbstractContextManager[Any], torch.dtype]] = {
@@ -124,6 +130,12 @@ def ambient_again(name: str) -> AbstractContextManager[Any]:
 
 @check("C03", "meta device, to_empty, load: the same", bound=2.4e-7, needs=("angles|rotation|bias|forward",))
 def from_meta(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        if side.has("angles|rotation|bias"):
+            from_meta_of(side, found)
+
+
+def from_meta_of(target: Target, found: Findings) -> None:
     fresh = target.build()
     if not isinstance(fresh, nn.Module):
         raise NotApplicable("what it builds is no nn.Module")
@@ -152,11 +164,17 @@ def from_meta(target: Target, found: Findings) -> None:
 
 @check("C04", "state dict holds no tables, or they cannot harm", bound=2.4e-7, needs=("angles|rotation|bias|forward",))
 def state_dict(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        if side.has("angles|rotation|bias"):
+            state_dict_of(side, found)
+
+
+def state_dict_of(target: Target, found: Findings) -> None:
     fresh = target.build()
     if not isinstance(fresh, nn.Module):
         raise NotApplicable("what it builds is no nn.Module")
     want = answer(target, fresh)
-    parameters = {name for name, _ in fresh.named_parameters()}
+    parameters = {name for name, _ in fresh.named_parameters(remove_duplicate=False)}
     state = fresh.state_dict()
     tables = [name for name, value in state.items() if name not in parameters and value.is_floating_point()]
     rounded = {n: v.to(torch.bfloat16).to(v.dtype) if n in tables else v for n, v in state.items()}
@@ -175,6 +193,12 @@ def state_dict(target: Target, found: Findings) -> None:
 
 @check("C34", "two instances share nothing", bound=(2.4e-7, 3e-4), needs=("angles|rotation|bias",))
 def apart(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        if side.has("angles|rotation|bias"):
+            apart_of(side, found)
+
+
+def apart_of(target: Target, found: Findings) -> None:
     why = "what one instance was told, another one answers with"
     first = target.build()
     want = answer(target, first).clone()

@@ -29,7 +29,8 @@ def of_rotation(target: Target, found: Findings) -> None:
     x = found.normal(1, spec.heads, asked.shape[1], spec.head_width).requires_grad_()
     turned = target.rotate(target.build(), x, asked)
     if turned.grad_fn is None:
-        raise NotApplicable("its rotate keeps no gradient")
+        found.require("a gradient", False, "nothing flows back through rotate: its gradient is cut")
+        return
     flow = found.normal(*turned.shape, more=1)
     (got,) = torch.autograd.grad(turned, x, flow)
     wants = [oracles.rotate(flow, -asked, spec, omegas) for omegas in oracles.truths(spec)]
@@ -69,7 +70,8 @@ def of_table(target: Target, found: Findings) -> None:
     q, k = torch.arange(start + 20, start + 40), torch.arange(start, start + 40)
     bias = target.bias(built, q, k)
     if bias.grad_fn is None:
-        raise NotApplicable("its bias keeps no gradient")
+        found.require("a gradient", False, "nothing flows back into the table: its gradient is cut")
+        return
     flow = found.normal(*bias.shape) * (k[None] <= q[:, None])
     (got,) = torch.autograd.grad(bias, tables, flow)
     got = got if tuple(got.shape) == (spec.buckets, spec.heads) else got.T

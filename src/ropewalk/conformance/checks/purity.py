@@ -53,6 +53,11 @@ def typed(target: Target, positions: Tensor, fresh: bool = False) -> str:
 
 @check("C08", "history: earlier calls change nothing", bound=2.4e-7, needs=ANY)
 def history(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        history_of(side, found)
+
+
+def history_of(target: Target, found: Findings) -> None:
     spec = target.spec
     early = torch.arange(16)[None] if (spec.longest or 17) > 16 else torch.arange(4)[None]
     later = early + start_near(spec, 100, 16)
@@ -80,6 +85,11 @@ def history(target: Target, found: Findings) -> None:
 
 @check("C09", "batch mates change nothing", bound=2.4e-7, needs=ANY)
 def mates(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        mates_of(side, found)
+
+
+def mates_of(target: Target, found: Findings) -> None:
     spec = target.spec
     if not target.has("angles|rotation|forward"):
         raise NotApplicable("its bias is asked for one row at a time")
@@ -135,6 +145,12 @@ def shapes(target: Target, found: Findings) -> None:
 
 @check("C11", "int32 and int64 positions agree", bound=2.4e-7, needs=("angles|rotation|bias",))
 def integers(target: Target, found: Findings) -> None:
+    for side in target.sides():
+        if side.has("angles|rotation|bias"):
+            integers_of(side, found)
+
+
+def integers_of(target: Target, found: Findings) -> None:
     positions = torch.tensor([below(target.spec, [0, 1, 257, 131_071, 2**24 + 1, 2**30 + 1, 2**31 - 1])])
     far = int(positions[0, -1])
     want = at(target, target.build(), positions)

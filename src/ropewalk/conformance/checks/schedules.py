@@ -176,15 +176,17 @@ def packed(target: Target, found: Findings) -> None:
         if not model.takes_documents:
             continue
         seen = True
-        ids, dim = ids_for(model, found), 2 if isinstance(model, Surround) else 1
-        lengths = (6, 8)
-        positions = torch.cat([torch.arange(n) for n in lengths])[None]
-        documents = torch.repeat_interleave(torch.arange(2), torch.tensor(lengths))[None]
+        ids, dim = ids_for(model, found, L, 2), 2 if isinstance(model, Surround) else 1
+        # Two rows cut at other places: the positions of one row must not do for the other.
+        lengths = ((6, 8), (9, 5))
+        positions = torch.stack([torch.cat([torch.arange(n) for n in row]) for row in lengths])
+        documents = torch.stack([torch.repeat_interleave(torch.arange(2), torch.tensor(row)) for row in lengths])
         logits = view()(ids, positions, documents)[0]
-        parts = zip(ids.split(lengths, 1), logits.split(lengths, dim), strict=True)
-        for number, (own, got) in enumerate(parts):
-            where = torch.arange(own.shape[1])[None]
-            why = "a document reads otherwise when another is packed with it"
-            same(found, f"document {number}", got, view()(own, where)[0], where, why, model)
+        for b, row in enumerate(lengths):
+            parts = zip(ids[b : b + 1].split(row, 1), logits[b : b + 1].split(row, dim), strict=True)
+            for number, (own, got) in enumerate(parts):
+                where = torch.arange(own.shape[1])[None]
+                why = "a document reads otherwise when another is packed with it"
+                same(found, f"row {b}, document {number}", got, view()(own, where)[0], where, why, model)
     if not seen:
         raise NotApplicable("its forward takes no documents, so that packing cannot be told to it")
