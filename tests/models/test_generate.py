@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._dynamo.testing import CompileCounter
 
 from ropewalk import encodings
 from ropewalk.models import PRESETS, Transformer, TransformerConfig, preset
@@ -540,3 +541,20 @@ def test_random_schedules_of_growth() -> None:
             tokens = [chance.randrange(VOCABULARY) for _ in parents]
             for each in texts:
                 each.grow(parents, tokens)
+
+
+@pytest.mark.parametrize("window", [None, 8])
+def test_a_compiled_step_says_the_same_and_is_compiled_once_for_any_length(
+    window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Captured whole, run as it is: what the compiler makes of it is its own affair and takes minutes."""
+    model = small(window=window)
+    counter = CompileCounter()
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f: real(f, backend=counter, fullgraph=True))
+    torch._dynamo.reset()
+    prompts = PROMPTS[:2]
+    want = complete(model, prompts, max_tokens=24, temperature=0)
+    assert complete(model, prompts, max_tokens=24, temperature=0, compiled=True) == want
+    assert counter.frame_count <= 3
+    torch._dynamo.reset()

@@ -40,7 +40,7 @@ def generate(
     """Tokens as they come: of one prompt (token ids) an int a step, of several a list, None where a row has ended.
 
     temperature=0 is greedy. A stop token is the last of its row. Row b draws from seed + b, or from the b-th of several
-    seeds; without any, from torch's own generator. `more`: start, side, limit and cached, as `Texts` has them.
+    seeds; without any, from torch's own generator. `more`: what else `Texts` takes.
     """
     _require(0 <= temperature < float("inf"), f"temperature={temperature} is neither 0 (greedy) nor positive")
     _require(top_k is None or top_k >= 1, f"top_k={top_k} leaves no token; give 1 or more, or None for all")
@@ -162,6 +162,7 @@ class Texts:
 
     stop: tokens that end a text. start: the first that an encoder-decoder writes. side: where short prompts are padded.
     cached=False keeps no keys and reads every text again at every step: slow, the same, and what tests compare with.
+    compiled=True compiles the step of one token, which takes minutes: for those who will generate for hours.
     """
 
     @torch.inference_mode()
@@ -176,6 +177,7 @@ class Texts:
         side: Literal["left", "right"] = "left",
         limit: int | None = None,
         cached: bool = True,
+        compiled: bool = False,
     ) -> None:
         given = [part.tolist() if hasattr(part, "tolist") else part for part in prompts]  # tensors, arrays
         self.one = not given or not isinstance(given[0], (list, tuple))
@@ -198,6 +200,7 @@ class Texts:
         )
         self.cache = model.cache(len(rows), room, limit=self.limit, memory=memory) if cached else None
         self.memory = None if cached else memory  # a cache holds its keys
+        self.step = torch.compile(model.hidden) if compiled and cached else model.hidden
         self.unread = rows  # without a cache nothing is ever read for good
 
     @torch.inference_mode()
@@ -207,7 +210,8 @@ class Texts:
         if self.cache is not None:
             done = self.cache.next[:, None]
             at = Positions(at.index + done, at.order + done, at.segment, at.limit)
-        x = self.model.hidden(tokens, at, memory=self.memory, cache=self.cache)
+        step = self.step if tokens.shape[1] == 1 else self.model.hidden
+        x = step(tokens, at, memory=self.memory, cache=self.cache)
         ends = torch.tensor([len(row) if self.side == "right" else x.shape[1] for row in self.unread]) - 1
         logits = self.model.output(x[torch.arange(len(x)), ends]).float()
         _require(not bool(logits.isnan().any()), "the model's logits are NaN: its weights are, or its dtype overflows")

@@ -160,7 +160,3 @@ class Attention(nn.Module):
         _, k, v = self.project(memory[:, :0], memory)
         _, k = prepare(k, k, signal, None, self.k_norm)
         return LayerCache.of(k, v, signal.k)
-
-    def extra_repr(self) -> str:
-        shared = "" if self.key_heads == self.heads else f", {self.key_heads} key heads"
-        return f"{self.heads} heads{shared}"
