@@ -242,3 +242,43 @@ def test_keys_are_normalised_then_rotated() -> None:
     assert torch.equal(got_q, signal.rotate(norm(q), "query"))
     assert torch.equal(got_k, signal.rotate(norm(k), "key"))
     assert not torch.allclose(got_k, norm(signal.rotate(k, "key")), atol=1e-3)
+
+
+@pytest.mark.parametrize("windows", [(None, None), (None, 4, None), (5, 3)])
+def test_a_models_layers_are_edited_together(windows: tuple[int | None, ...]) -> None:
+    """Layers of one rule share their positions: the whole cache is cropped, evicted and moved as each alone would be."""
+    layers = [Layer(Row("rope"), rule=Rule(window=window)) for window in windows]
+    x, made = layers[0].tokens(2, 20), []
+    for _ in range(2):
+        caches: list[LayerCache] = []
+        for layer in layers:
+            beside = next((c for c in caches if c.slots.rule == layer.rule), None) if not made else None
+            caches.append(
+                LayerCache(2, 20, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=layer.rule, slack=9, beside=beside)
+            )
+        made.append(caches)
+    shared, alone = Cache(made[0], ""), made[1]
+
+    def read(length: int, seed: int) -> None:
+        at = positions.of(shared.next[:, None] + torch.arange(length), limit=LIMIT)
+        for layer, one, other in zip(layers, shared.layers, alone, strict=True):
+            tokens = layer.tokens(2, length, seed=seed)
+            assert torch.equal(layer(tokens, at, one), layer(tokens, at, other))
+
+    read(12, 0)
+    encodings = [layer.encoding for layer in layers]
+    shared.crop(10)
+    shared.evict(lambda at: (at.order >= 3) & (at.order < 5))
+    shared.shift(encodings, 7, start=5)
+    for layer, cache in zip(layers, alone, strict=True):
+        cache.crop(10)
+        at = cache.read()[2]
+        cache.evict((at.order >= 3) & (at.order < 5))
+        cache.shift(layer.encoding, 7, start=5)
+    read(1, 1)
+    shared = shared.fork()
+    read(2, 2)
+    if shared.layers[0].slots.layers > 1:
+        for edit in (lambda c: c.crop(1), lambda c: c.evict(x[:, :1, 0] > 9), lambda c: c.shift(encodings[0], 1)):
+            with pytest.raises(ValueError, match="layers share these positions"):
+                edit(shared[0])

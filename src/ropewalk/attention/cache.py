@@ -7,7 +7,7 @@ needs are exact: crop (take back), evict (drop some), shift (move keys to other 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -47,6 +47,7 @@ class LayerCache:
             self.slots = beside.slots
             if self.slots.rule != rule:
                 raise ValueError(f"a layer of {rule} cannot sit beside one of {self.slots.rule}: their keys differ")
+            self.slots.layers += 1
         values = key_width if value_width is None else value_width
         count = self.slots.capacity + 1
         self.k = torch.zeros(batch, heads, count, key_width, dtype=dtype, device=device)
@@ -111,19 +112,20 @@ class LayerCache:
 
     def crop(self, order: int | Tensor) -> None:
         """Takes back every key at this order and after, in all rows or, given (B,), in each."""
-        Cache([self], "").crop(order)
+        self.evict(_from(order)(self.slots.read()))
 
     def evict(self, where: Tensor) -> None:
         """Drops the keys where this (B, C) mask over `read`'s slots, or over all slots, is True."""
+        self._alone()
         self._arrange(self.slots.evict(where))
 
     def shift(self, encoding: Encoding, delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after by `delta` positions (an int, or (B,) one a row), turning them by
         exactly that angle. Index and order move together."""
-        moved = encoding.move(self.k, torch.zeros_like(self.slots.order))  # refuses before anything has changed
-        del moved
-        step = self.slots.shift(torch.as_tensor(delta, device=self.slots.order.device), start)
+        self._alone()
+        step, lost = self.slots.steps(delta, start)
         self.k = encoding.move(self.k, step)
+        self.slots.move(step, lost)
 
     def fork(self) -> Self:
         """A copy that goes its own way."""
@@ -137,6 +139,13 @@ class LayerCache:
         other.k, other.v = self.k.index_select(0, rows), self.v.index_select(0, rows)
         other.slots = self.slots.select(rows) if slots is None else slots
         return other
+
+    def _alone(self) -> None:
+        if self.slots.layers > 1:
+            raise ValueError(
+                f"{self.slots.layers} layers share these positions, and each must follow: use crop, evict or shift of "
+                "the whole cache"
+            )
 
     def _arrange(self, place: Tensor) -> None:
         row = torch.arange(len(place), device=place.device)[:, None]
@@ -161,21 +170,38 @@ class Cache:
 
     def crop(self, order: int | Tensor) -> None:
         """Takes back every key at this order and after, in all rows or, given (B,), in each."""
-        places: dict[int, Tensor] = {}
-        for layer in self.layers:
-            slots = layer.slots
-            if id(slots) not in places:
-                limit = torch.as_tensor(order, device=slots.order.device)
-                places[id(slots)] = slots.evict(slots.order >= (limit[:, None] if limit.ndim else limit))
-            layer._arrange(places[id(slots)])
+        self.evict(_from(order))
+
+    def evict(self, where: Callable[[Positions], Tensor]) -> None:
+        """Drops the keys where this function of their positions is True. Layers of other windows hold other keys."""
+        for slots in self._slots():
+            place = slots.evict(where(slots.read()))
+            for layer in self.layers:
+                if layer.slots is slots:
+                    layer._arrange(place)
+
+    def shift(self, encodings: Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
+        """Moves the keys at order `start` and after, each layer's by the encoding that rotated them."""
+        steps = {id(slots): slots.steps(delta, start) for slots in self._slots()}
+        pairs = list(zip(encodings, self.layers, strict=True))
+        moved = [encoding.move(layer.k, steps[id(layer.slots)][0]) for encoding, layer in pairs]
+        for layer, k in zip(self.layers, moved, strict=True):
+            layer.k = k
+        for slots in self._slots():
+            slots.move(*steps[id(slots)])
+
+    def _slots(self) -> list[Slots]:
+        """Each once, in the order of the layers."""
+        return list({id(layer.slots): layer.slots for layer in self.layers}.values())
 
     def fork(self) -> Cache:
         return self.select(torch.arange(len(self.layers[0].k), device=self.layers[0].k.device))
 
     def select(self, rows: Tensor | Sequence[int]) -> Cache:
         rows = torch.as_tensor(rows, device=self.layers[0].k.device)
-        shared = {id(layer.slots): layer.slots for layer in self.layers}
-        chosen = {number: slots.select(rows) for number, slots in shared.items()}
+        chosen = {id(slots): slots.select(rows) for slots in self._slots()}
+        for slots in self._slots():
+            chosen[id(slots)].layers = slots.layers
         layers = [layer.select(rows, chosen[id(layer.slots)]) for layer in self.layers]
         return Cache(layers, self.fingerprint, [layer.select(rows) for layer in self.cross])
 
@@ -188,3 +214,9 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self.layers)
+
+
+def _from(order: int | Tensor) -> Callable[[Positions], Tensor]:
+    """Which keys are at this order or after."""
+    limit = torch.as_tensor(order)
+    return lambda at: at.order >= (limit[:, None] if limit.ndim else limit).to(at.order.device)

@@ -68,19 +68,19 @@ class Held(Positions):
         return self.queries is queries and self.rule == rule
 
     @cached_property
+    def mask(self) -> Tensor:
+        return self.rule.mask(self.queries, self)
+
+    @cached_property
     def open(self) -> tuple[Tensor, Tensor]:
         """The mask with rows that see nothing opened to all keys, and (B, 1, L, 1) True where a row sees any."""
-        return opened(self.rule.mask(self.queries, self))
+        return opened(self.mask)
 
     @cached_property
     def all_seen(self) -> bool:
         """Of one token at a time: every key is visible, so no mask is needed. Not looked up where that would wait for
         a device."""
-        return (
-            self.queries.shape[1] == 1
-            and self.order.device.type == "cpu"
-            and bool(self.rule.mask(self.queries, self).all())
-        )
+        return self.queries.shape[1] == 1 and self.order.device.type == "cpu" and bool(self.mask.all())
 
 
 def opened(mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -50,6 +50,8 @@ class Slots:
         """Slots that any row uses, at most: a host integer, so that reading needs no synchronisation."""
         self.lost = torch.full((batch,), -1, dtype=torch.int64, device=device)
         """The largest order that a ring has overwritten, -1 where none."""
+        self.layers = 1
+        """That keep these positions: what changes the positions must be done to all of them."""
         self.passes = 0
         # Of the pass under way: its tokens, the keys they see, where they go, and how many old keys stand before them.
         self.queries: Positions | None = None
@@ -110,19 +112,23 @@ class Slots:
         self.level = self.filled if len(set(counts)) == 1 else None
         return place
 
-    def shift(self, delta: Tensor, start: int) -> Tensor:
-        """Moves the keys at order `start` and after; returns how far each slot's key moves."""
+    def steps(self, delta: int | Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """How far each slot's key moves where those at order `start` and after do, and `lost` then; for `move`."""
+        delta = torch.as_tensor(delta, device=self.order.device)
         moved = (self.segment != PAD) & (self.order >= start)
         step = torch.where(moved, delta[:, None] if delta.ndim else delta, 0)
         lost = torch.where((self.lost >= start) & (self.lost >= 0), self.lost + delta, self.lost)
         self._refuse_reaching_back(self.segment, self.order + step, lost)
+        return step, lost
+
+    def move(self, step: Tensor, lost: Tensor) -> None:
         self.index = self.index + (step if self.index.ndim == 2 else step[..., None])
         self.order, self.lost = self.order + step, lost
-        return step
 
     def select(self, rows: Tensor) -> Self:
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
+        other.layers = 1
         for name in ("index", "order", "segment", "written", "lost"):
             setattr(other, name, getattr(self, name).index_select(0, rows))
         return other
