@@ -246,7 +246,7 @@ def test_keys_are_normalised_then_rotated() -> None:
 
 @pytest.mark.parametrize("windows", [(None, None), (None, 4, None), (5, 3)])
 def test_a_models_layers_are_edited_together(windows: tuple[int | None, ...]) -> None:
-    """Layers of one rule share their positions: the whole cache is cropped, evicted and moved as each alone would be."""
+    """Layers of one rule share their positions: a whole cache is edited as each layer alone would be."""
     layers = [Layer(Row("rope"), rule=Rule(window=window)) for window in windows]
     x, made = layers[0].tokens(2, 20), []
     for _ in range(2):
