@@ -163,7 +163,7 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
     began = time.perf_counter()
     try:
         with _apart():
-            check.body(target, found)
+            check.run(target, found)
         worst = found.worst
         if worst is None:
             raise NotApplicable(*found.notes or ["nothing of it could be compared"])

@@ -130,12 +130,12 @@ class Target:
             return "cos_sin" in self.offers or (self.spec.kind == "rope" and self._has("rotation"))
         return name in self.offers
 
-    def sides(self) -> list[Target]:
-        """This target, and what it would hide: `rotate` behind `cos_sin`, `forward` behind both."""
+    def hidden(self) -> list[Target]:
+        """What a check that asks one offer would not see: `rotate` behind `cos_sin`, `forward` behind both."""
         parts = {"cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "attend"}
         hidden = [{"cos_sin"}] if "cos_sin" in self.offers and self._has("rotation") else []
         hidden += [parts] if "forward" in self.offers and self.offers & parts else []
-        found: list[Target] = [self]
+        found: list[Target] = []
         for names in hidden:
             side = copy.copy(self)
             side.offers = self.offers - names

@@ -21,7 +21,15 @@ class Check:
     unit: str
     needs: tuple[str, ...]
     kinds: tuple[str, ...]
+    sides: str | None
     body: Body
+
+    def run(self, target: Target, found: Findings) -> None:
+        """On the target as it is, then on what it would hide, as far as the check is about that."""
+        self.body(target, found)
+        for side in target.hidden():
+            if self.sides is not None and side.has(self.sides):
+                self.body(side, found)
 
     def refusal(self, target: Target) -> str | None:
         """Why a target cannot take it."""
@@ -42,13 +50,16 @@ def check(
     unit: str = "",
     needs: tuple[str, ...] = (),
     kinds: tuple[str, ...] = (),
+    sides: str | None = None,
 ) -> Callable[[Body], Body]:
     """Registers the check of one requirement. `needs`: offers it cannot do without, "a|b" for either; `kinds`: whose
-    truth it knows, all if empty."""
+    truth it knows, all if empty; `sides`: it is asked again of each hidden side of the target that has this."""
 
     def register(body: Body) -> Body:
         bounds = bound if isinstance(bound, tuple) else (bound,)
-        _FOUND[id] = Check(id=id, title=title, bounds=bounds, unit=unit, needs=needs, kinds=kinds, body=body)
+        _FOUND[id] = Check(
+            id=id, title=title, bounds=bounds, unit=unit, needs=needs, kinds=kinds, sides=sides, body=body
+        )
         return body
 
     return register

@@ -64,14 +64,14 @@ def matmul_precision(precision: str) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-@check("N06", "casts and ambient dtypes change nothing", bound=2.4e-7, needs=("angles|rotation|bias",))
+@check(
+    "N06",
+    "casts and ambient dtypes change nothing",
+    bound=2.4e-7,
+    needs=("angles|rotation|bias",),
+    sides="angles|rotation|bias",
+)
 def casts(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        if side.has("angles|rotation|bias"):
-            casts_of(side, found)
-
-
-def casts_of(target: Target, found: Findings) -> None:
     want = answer(target, target.build())
     size = size_of(target, want)
     around: dict[str, tuple[Callable[[], Any], AbstractContextManager[Any], torch.dtype]] = {
@@ -128,14 +128,14 @@ def ambient_again(name: str) -> AbstractContextManager[Any]:
     return torch.autocast("cpu", torch.bfloat16) if "autocast" in name else nullcontext()
 
 
-@check("C03", "meta device, to_empty, load: the same", bound=2.4e-7, needs=("angles|rotation|bias|forward",))
+@check(
+    "C03",
+    "meta device, to_empty, load: the same",
+    bound=2.4e-7,
+    needs=("angles|rotation|bias|forward",),
+    sides="angles|rotation|bias",
+)
 def from_meta(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        if side.has("angles|rotation|bias"):
-            from_meta_of(side, found)
-
-
-def from_meta_of(target: Target, found: Findings) -> None:
     fresh = target.build()
     if not isinstance(fresh, nn.Module):
         raise NotApplicable("what it builds is no nn.Module")
@@ -162,14 +162,14 @@ def from_meta_of(target: Target, found: Findings) -> None:
     )
 
 
-@check("C04", "state dict holds no tables, or they cannot harm", bound=2.4e-7, needs=("angles|rotation|bias|forward",))
+@check(
+    "C04",
+    "state dict holds no tables, or they cannot harm",
+    bound=2.4e-7,
+    needs=("angles|rotation|bias|forward",),
+    sides="angles|rotation|bias",
+)
 def state_dict(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        if side.has("angles|rotation|bias"):
-            state_dict_of(side, found)
-
-
-def state_dict_of(target: Target, found: Findings) -> None:
     fresh = target.build()
     if not isinstance(fresh, nn.Module):
         raise NotApplicable("what it builds is no nn.Module")
@@ -191,14 +191,14 @@ def state_dict_of(target: Target, found: Findings) -> None:
     )
 
 
-@check("C34", "two instances share nothing", bound=(2.4e-7, 3e-4), needs=("angles|rotation|bias",))
+@check(
+    "C34",
+    "two instances share nothing",
+    bound=(2.4e-7, 3e-4),
+    needs=("angles|rotation|bias",),
+    sides="angles|rotation|bias",
+)
 def apart(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        if side.has("angles|rotation|bias"):
-            apart_of(side, found)
-
-
-def apart_of(target: Target, found: Findings) -> None:
     why = "what one instance was told, another one answers with"
     first = target.build()
     want = answer(target, first).clone()

@@ -51,13 +51,8 @@ def typed(target: Target, positions: Tensor, fresh: bool = False) -> str:
     return target.line(arange(positions), built=built, length=positions.shape[1])
 
 
-@check("C08", "history: earlier calls change nothing", bound=2.4e-7, needs=ANY)
+@check("C08", "history: earlier calls change nothing", bound=2.4e-7, needs=ANY, sides=ANY[0])
 def history(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        history_of(side, found)
-
-
-def history_of(target: Target, found: Findings) -> None:
     spec = target.spec
     early = torch.arange(16)[None] if (spec.longest or 17) > 16 else torch.arange(4)[None]
     later = early + start_near(spec, 100, 16)
@@ -83,13 +78,8 @@ def history_of(target: Target, found: Findings) -> None:
         result.reproduce = f"{typed(target, before)}; print({typed(target, where)}, {typed(target, where, True)})"
 
 
-@check("C09", "batch mates change nothing", bound=2.4e-7, needs=ANY)
+@check("C09", "batch mates change nothing", bound=2.4e-7, needs=ANY, sides=ANY[0])
 def mates(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        mates_of(side, found)
-
-
-def mates_of(target: Target, found: Findings) -> None:
     spec = target.spec
     if not target.has("angles|rotation|forward"):
         raise NotApplicable("its bias is asked for one row at a time")
@@ -143,14 +133,14 @@ def shapes(target: Target, found: Findings) -> None:
         found.compare(name, got, want, found.bound, scale=size, why=f"positions of shape {name} mean something else")
 
 
-@check("C11", "int32 and int64 positions agree", bound=2.4e-7, needs=("angles|rotation|bias",))
+@check(
+    "C11",
+    "int32 and int64 positions agree",
+    bound=2.4e-7,
+    needs=("angles|rotation|bias",),
+    sides="angles|rotation|bias",
+)
 def integers(target: Target, found: Findings) -> None:
-    for side in target.sides():
-        if side.has("angles|rotation|bias"):
-            integers_of(side, found)
-
-
-def integers_of(target: Target, found: Findings) -> None:
     positions = torch.tensor([below(target.spec, [0, 1, 257, 131_071, 2**24 + 1, 2**30 + 1, 2**31 - 1])])
     far = int(positions[0, -1])
     want = at(target, target.build(), positions)
