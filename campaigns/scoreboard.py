@@ -2,10 +2,11 @@
 
     python -m campaigns.scoreboard [LIBRARY...] [--peers DIRECTORY] [--page]
 
-Each library runs in a process of its own, on one thread, for at most three minutes. Those that cannot live in one
-environment with the rest may stand in DIRECTORY (pip install --no-deps --target DIRECTORY ...), which is looked at only
-for what is not found otherwise. Named libraries are run and take the place of their old columns; --page draws the page
-again, of the last result. Writes campaigns/results/scoreboard.json and docs/scoreboard.html.
+`ropewalk verify --library all`, each library in a process of its own, on one thread, for at most ten minutes. Those
+that cannot live in one environment with the rest may stand in DIRECTORY (pip install --no-deps --target DIRECTORY ...),
+which is looked at only for what is not found otherwise. Named libraries are run and take the place of their old
+columns; --page draws the page again, of the last result. Writes campaigns/results/scoreboard.json and
+docs/scoreboard.html; the exit code is 1 if a library breaks what is not on its list.
 """
 
 from __future__ import annotations
@@ -22,18 +23,14 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULT, PAGE = ROOT / "campaigns" / "results" / "scoreboard.json", ROOT / "docs" / "scoreboard.html"
-LIBRARIES = (
-    "ropewalk", "transformers", "x-transformers", "rotary-embedding-torch", "litgpt", "torchtune", "torchtitan",
-    "llama-cpp",
-)  # fmt: skip
-SECONDS = 180
+SECONDS = 600
 
 
 def main() -> int:
     from ropewalk.report import scoreboard, scoreboard_page
 
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    given.add_argument("libraries", nargs="*", metavar="LIBRARY", help=", ".join(LIBRARIES))
+    given.add_argument("libraries", nargs="*", metavar="LIBRARY", help=", ".join(scoreboard.LIBRARIES))
     given.add_argument("--peers", metavar="DIRECTORY", help="where else libraries are looked for")
     given.add_argument("--page", action="store_true", help="only draw the page of the last result")
     given.add_argument("--one", metavar="OUT", help=argparse.SUPPRESS)
@@ -45,7 +42,7 @@ def main() -> int:
     if not asked.page:
         entries = {entry["library"]: entry for entry in before["libraries"]} if asked.libraries else {}
         not_run = dict(before["not_run"]) if asked.libraries else {}
-        for library in asked.libraries or LIBRARIES:
+        for library in asked.libraries or scoreboard.LIBRARIES:
             found, why = run(library, asked.peers)
             entries.pop(library, None)
             not_run.pop(library, None)
@@ -53,15 +50,14 @@ def main() -> int:
                 not_run[library] = why
             else:
                 entries[library] = found
-            print(said(library, found, why), flush=True)
-        ordered = [entries[name] for name in LIBRARIES if name in entries]
+            print(scoreboard.said(found) if found else f"{library}: not run, {why}", flush=True)
+        ordered = [entries[name] for name in scoreboard.LIBRARIES if name in entries]
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         command = "python -m campaigns.scoreboard" + (" --peers DIRECTORY" if asked.peers else "")
         command = before.get("command", command) if asked.libraries else command
         data = scoreboard.board(ordered, date=date, command=command, not_run=not_run)
-        RESULT.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(scoreboard_page.page(data), encoding="utf-8")
-    return 0
+    scoreboard_page.write(data, RESULT, PAGE)
+    return 1 if scoreboard.unexpected(data) else 0
 
 
 def one(library: str, out: Path) -> int:
@@ -99,16 +95,6 @@ def run(library: str, peers: str | None) -> tuple[dict[str, Any] | None, str]:
                 return found, ""
             why = found["missing"]
     return None, why
-
-
-def said(library: str, found: dict[str, Any] | None, why: str) -> str:
-    if found is None:
-        return f"{library}: not run, {why}"
-    counts = [target["counts"] for target in found["targets"]]
-    total = {key: sum(count[key] for count in counts) for key in ("apply", "held", "broken", "expected")}
-    mended = sum(result.get("mended", False) for target in found["targets"] for result in target["results"])
-    words = ", ".join(f"{value} {key}" for key, value in total.items())
-    return f"{library} {found['version']}: {len(counts)} targets, {words}, {mended} mended, {found['seconds']} s"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ropewalk.conformance import Spec, verify
 from ropewalk.conformance.checks import every
-from tests.conformance.targets import BROKEN, Kept, Twisted, broken, only_rotate, right, small
+from ropewalk.conformance.findings import NotApplicable
+from tests.conformance.targets import BROKEN, Kept, Naive, Shared, Twisted, broken, only_rotate, right, small
 
 IDS = list(every())
 
@@ -77,6 +78,102 @@ def test_it_names_an_upside_down_ramp() -> None:
 def test_it_names_positions_that_fall_together() -> None:
     target = Twisted(Kept(), cos_sin=lambda built, p: built(p.bfloat16().long()))
     assert "256 and 257" in verify(target, only="N11")["N11"].why
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_it_tells_wrong_frequencies_from_a_wrong_product(exact: bool) -> None:
+    """b^(-x) in float32 is off in the last places where 1 / b^x is not; with a product in float32, and in float64."""
+    steps = torch.arange(0, 64, 2).float() / 64
+    omega = 1 / 10_000**steps if exact else 10_000 ** (-steps)
+    for product in (torch.float32, torch.float64):
+
+        def cos_sin(built, positions, dtype=product):
+            angle = (positions[..., None].to(dtype) * omega.to(dtype)).double()
+            return angle.cos().float(), angle.sin().float()
+
+        spec = Spec(head_width=64, heads=2, longest=2_000_000)
+        result = verify(Twisted(Kept(), spec=spec, cos_sin=cos_sin), only="N01")["N01"]
+        if exact and product == torch.float64:
+            assert result.status == "held"
+        else:
+            assert ("frequencies are right" in result.why) == exact
+            assert ("as float32 powers are" in result.why) == (not exact)
+
+
+def test_slopes_that_are_rounded_are_not_called_shuffled() -> None:
+    right = small("alibi").slopes
+    rounded = Twisted(small("alibi"), slopes=lambda n: [s * (1 + 3e-7) for s in right(n)])
+    assert "right but for rounding" in verify(rounded, only="C23")["C23"].why
+    mixed = Twisted(small("alibi"), slopes=lambda n: sorted(right(n)))
+    assert "in another order" in verify(mixed, only="C23")["C23"].why
+
+
+def test_a_wrong_frequency_is_not_called_sharing() -> None:
+    target = Twisted(Kept(), build=lambda dtype=None, device=None: lambda p: Naive().forward(p * 3))
+    report = verify(target, only="N07,C34")
+    assert [result.status for result in report.results] == ["broken", "held"]
+    whole = Twisted(Kept(), cos_sin=lambda built, p: built(p.bfloat16().long()))
+    result = verify(whole, only="C34")["C34"]
+    assert result.status == "held"
+    assert "do not add in one instance alone" in result.why
+    assert [found.name for found in verify(Shared(), only="C34")["C34"].compared if not found.holds]
+
+
+def test_neighbours_far_away_show_a_rounded_bias() -> None:
+    """Of products with each position, rounded: right to 8 bits for far keys, and 0 for near ones out there."""
+    slope = torch.tensor([1 / 16, 1 / 256])[:, None, None]
+
+    def bias(built, q, k):
+        return (slope * k.to(built)[None, None] - slope * q.to(built)[None, :, None]) * torch.where(
+            k > q[:, None], -1, 1
+        )
+
+    target = Twisted(small("alibi"), build=lambda dtype=torch.float32, device="cpu": dtype, bias=bias)
+    found = verify(target, only="N06")["N06"]
+    assert found.status == "broken"
+    assert found.what.startswith("built in bfloat16")
+    assert found.measured == 1 / 16
+    assert "[[1000000, 1000001]]" in found.reproduction
+
+
+def test_a_model_that_counts_its_cache_is_seen_after_an_eviction() -> None:
+    base = small()
+
+    def forward(built, ids, positions=None, cache=None):
+        if positions is None:
+            rows = 0 if cache is None else int((cache[0].read()[2].segment >= 0).sum())
+            positions = torch.arange(rows, rows + ids.shape[1])[None]
+        return base.forward(built, ids, positions, cache)
+
+    counting = Twisted(base, forward=forward)
+    assert verify(counting, only="C12")["C12"].status == "held"
+    result = verify(counting, only="C14")["C14"]
+    assert result.status == "broken"
+    assert "left out after an eviction" in result.what
+    unasked = verify(Twisted(counting, without=("evict",)), only="C14")["C14"]
+    assert unasked.status == "held"
+    assert "offers no evict" in unasked.why
+
+
+def test_an_export_that_fails_says_where_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    result = verify(broken("C29"), only="C30")["C30"]
+    assert result.status == "broken"
+    assert "a number is read out of a tensor" in result.why
+    assert "targets.py:" in result.why
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_was_compared_before_a_refusal_counts() -> None:
+    def forward(built, ids, positions=None, cache=None):
+        raise NotApplicable("it has no cache today")
+
+    for rotate, status in ((small().rotate, "held"), (broken("C12").rotate, "broken")):
+        result = verify(Twisted(small(), forward=forward, rotate=rotate), only="C12")["C12"]
+        assert result.status == status
+        assert len(result.compared) == 2
+    assert "no cache today" in verify(Twisted(small(), forward=forward), only="C12")["C12"].why
+    alone = Twisted(small(), without=("rotate", "attend"), forward=forward)
+    assert verify(alone, only="C12")["C12"].status == "not applicable"
 
 
 def test_one_wrong_layout_is_told_once_and_not_by_every_check_of_angles() -> None:

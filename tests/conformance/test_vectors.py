@@ -19,7 +19,8 @@ import torch
 from mpmath import mpf
 
 from ropewalk.conformance import oracles, vectors, vectors_page
-from ropewalk.encodings import RoPE
+from ropewalk.encodings import RoPE, Sinusoidal
+from ropewalk.positions import FARTHEST, of
 from ropewalk.scaling import names
 from tests.cli.conftest import Ropewalk, ropewalk
 
@@ -171,6 +172,26 @@ def test_rotated_vectors(written: Written, name: str, layout: str) -> None:
         got = written.arrays[f"rotated/{layout}/{name}"][row]
         np.testing.assert_array_equal(got, doubles(rotate(x, position, spec, layout)))
         np.testing.assert_array_equal(got[spec["rotary_width"] :], x[spec["rotary_width"] :])
+
+
+@pytest.mark.parametrize("width", vectors.SINUSOIDAL)
+def test_sinusoidal(written: Written, width: int) -> None:
+    base = written.facts["sinusoidal"][str(width)]["base"]
+    omegas = frequencies({"rotary_width": width, "base": base, "scaling": None})
+    for row, position in enumerate(written.arrays["positions"].tolist()):
+        circle = [mpmath.expj(position * w) for w in omegas]
+        sines, cosines = doubles(z.imag for z in circle), doubles(z.real for z in circle)
+        pairs, half = (written.arrays[f"sinusoidal/{layout}/{width}"][row] for layout in ("pairs", "half"))
+        np.testing.assert_array_equal(half, np.concatenate([sines, cosines]))
+        np.testing.assert_array_equal(pairs[0::2], sines)
+        np.testing.assert_array_equal(pairs[1::2], cosines)
+
+
+@pytest.mark.parametrize("layout", ["pairs", "half"])
+def test_our_sinusoids_are_these(written: Written, layout: str) -> None:
+    got = Sinusoidal(width=64, layout=layout)(of(torch.tensor(written.arrays["positions"])[None], FARTHEST))[0]
+    off, _ = written.reader.farthest_off(got.numpy(), written.arrays[f"sinusoidal/{layout}/64"])
+    assert off <= 1e-6
 
 
 @pytest.mark.parametrize("name", vectors.ATTENTION)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ropewalk.conformance import adapters
+from ropewalk.report import scoreboard, scoreboard_page
 from tests.cli.conftest import Ropewalk, checkpoint, ropewalk
 
 __all__ = ["checkpoint", "ropewalk"]
@@ -91,6 +95,8 @@ def test_the_list(ropewalk: Ropewalk) -> None:
         (["nowhere:target"], 3, "no module 'nowhere'"),
         (["--library", "no-such"], 3, "no adapter for 'no-such'"),
         (["rope", "--library", "transformers"], 3, "leave out 'rope'"),
+        (["rope", "--out", "here"], 3, "where --library all writes"),
+        (["--library", "all", "--only", "N77"], 3, "no requirement 'N77'"),
     ],
 )
 def test_mistakes_are_answered(ropewalk: Ropewalk, arguments: list[str], code: int, says: str) -> None:
@@ -104,6 +110,56 @@ def test_a_checkpoint_is_held_to_its_config(ropewalk: Ropewalk, checkpoint: Path
     answer = ropewalk("verify", str(checkpoint), "--engine", engine, "--only", "N7,C12", "--json")
     assert answer.code == 0
     assert [result["status"] for result in answer.data["results"]] == ["held", "held"]
+
+
+COUNTS = {"apply": 1, "held": 0, "broken": 0, "expected": 0}
+RED = {"id": "N07", "measured": 1.0, "bound": 1e-6, "why": "another base", "reproduction": "one\ntwo"}
+
+
+@pytest.fixture
+def libraries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A world of four libraries: one holds, one breaks what is known, one what is not, one is absent."""
+    results = {
+        "holds": {"id": "N07", "status": "held"},
+        "known": {**RED, "status": "expected", "reason": "Rounded."},
+        "breaks": {**RED, "status": "broken"},
+    }
+
+    def gather(name: str, *_: object) -> dict[str, object]:
+        if name not in results:
+            raise ImportError(f"{name} cannot be imported; pip install {name}")
+        target = {"short": "rope", "says": "plain RoPE", "counts": COUNTS, "results": [results[name]]}
+        return {"library": name, "version": "1.0", "seconds": 0.5, "targets": [target]}
+
+    names = ["holds", "known", "breaks", "absent"]
+    monkeypatch.setattr(scoreboard, "gather", gather)
+    monkeypatch.setattr(scoreboard, "LIBRARIES", names)
+    return names
+
+
+def test_all_libraries_are_a_matrix_a_file_and_a_page(ropewalk: Ropewalk, libraries: list[str]) -> None:
+    answer = ropewalk("verify", "--library", "all", "--only", "N7")
+    assert answer.code == 1
+    assert re.search(r"^N07 +held 1 +known 1/1 +broken 1/1$", answer.stdout, re.MULTILINE)
+    assert "absent: not run, absent cannot be imported; pip install absent" in answer.stdout
+    assert "breaks, plain RoPE: N07 broken, not on its list. another base\n    one\n    two" in answer.stdout
+    data = json.loads(Path("scoreboard/scoreboard.json").read_text(encoding="utf-8"))
+    assert [entry["library"] for entry in data["libraries"]] == ["holds", "known", "breaks"]
+    assert data["command"] == "ropewalk verify --library all --only N7"
+    assert Path("scoreboard/scoreboard.html").read_text(encoding="utf-8") == scoreboard_page.page(data)
+
+
+def test_what_is_known_of_a_library_is_no_failure(ropewalk: Ropewalk, libraries: list[str]) -> None:
+    assert ropewalk("verify", "--library", "all", "--quiet").stdout.strip() == "breaks rope N07"
+    libraries.remove("breaks")
+    answer = ropewalk("verify", "--library", "all", "--out", "board/here", "--json")
+    assert answer.code == 0
+    assert answer.data == json.loads(Path("board/here/scoreboard.json").read_text(encoding="utf-8"))
+    assert answer.data["not_run"] == {"absent": "absent cannot be imported; pip install absent"}
+
+
+def test_every_adapter_has_its_column() -> None:
+    assert set(scoreboard.LIBRARIES) == {"ropewalk", *adapters.names()}
 
 
 def test_settings_are_for_ours_alone(ropewalk: Ropewalk, planted: str) -> None:

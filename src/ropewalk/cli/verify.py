@@ -18,6 +18,7 @@ EPILOG = examples(
     "ropewalk verify rope",
     "ropewalk verify rope base=500000 scaling.kind=yarn scaling.factor=4 scaling.trained=8192 --only N07,N08",
     "ropewalk verify alibi heads=12 --only N9,C23 --json",
+    "ropewalk verify --library all --only N7,C23 --out board",
     "ropewalk verify --list",
 )
 
@@ -38,7 +39,11 @@ def verify(
     only: Annotated[str | None, typer.Option("--only", metavar="IDS", help="Some requirements: N1,C4.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the requirements and leave.")] = False,
     library: Annotated[
-        str | None, typer.Option("--library", metavar="NAME", help="An installed library: transformers, ..., or all.")
+        str | None,
+        typer.Option("--library", metavar="NAME", help="An installed library: transformers, ..., or all of them."),
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="DIR", help="Where --library all writes: scoreboard, unless told.")
     ] = None,
     vectors: Annotated[
         str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors as plain data and leave.")
@@ -55,16 +60,21 @@ def verify(
 
     KIND is one of ours (ropewalk list encodings); MODULE:TARGET is an object of yours with a spec, a build and what
     it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, held to what its config resolves to.
-    Requirements that a target cannot take are not applicable, never held.
-    The exit code is 1 if anything is broken.
+    Requirements that a target cannot take are not applicable, never held. --library all is the scoreboard: every
+    library that this Python can import, beside ours, as a matrix, as JSON and as a page.
+    The exit code is 1 if anything is broken; what a library is known to break does not count.
     """
     if listed:
         return _list(json, quiet)
     if vectors is not None:
         return _vectors(vectors)
+    if out is not None and library != "all":
+        raise ValueError(f"--out {out} is where --library all writes; leave it out, or ask for all")
     if library is not None:
         if target is not None:
             raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
+        if library == "all":
+            return _all(Path(out or "scoreboard"), only, seed, json, quiet)
         reports = _library(library, only, seed, quiet or json)
     elif target is None:
         raise typer.BadParameter("say what to verify: rope, my_package.module:target, or --library transformers")
@@ -116,22 +126,51 @@ def _ours(kind: str) -> bool:
 def _library(name: str, only: str | None, seed: int, silent: bool) -> list[Report]:
     from ropewalk.conformance import adapters, run
 
-    if name == "all":
-        found = []
-        for one in adapters.names():
-            try:
-                found += _library(one, only, seed, silent)
-            except ImportError as error:
-                note(str(error))
-        return found
-    expected = adapters.expected(name)
-    reports = []
-    for each in adapters.targets(name):
-        names = (getattr(each, "short", ""), getattr(each, "name", ""))
-        known = next((expected[name] for name in names if name in expected), expected)
-        report = run.verify(each, only=only, seed=seed, expected=known, progress=None if silent else _progress())
-        reports.append(report)
-    return reports
+    expected, progress = adapters.expected(name), None if silent else _progress()
+    return [
+        run.verify(each, only=only, seed=seed, expected=expected.get(each.short, {}), progress=progress)
+        for each in adapters.targets(name)
+    ]
+
+
+def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> None:
+    """The scoreboard of what is installed here."""
+    import datetime
+
+    from ropewalk.conformance.run import chosen
+    from ropewalk.report import scoreboard, scoreboard_page
+
+    chosen(only)  # a wrong id is told now, and not after the first library
+    entries, not_run = [], {}
+    for name in scoreboard.LIBRARIES:
+        try:
+            entries.append(scoreboard.gather(name, only, seed, None if quiet or json else _progress()))
+        except Exception as error:  # one that cannot be imported, for whatever reason, leaves the others their turn
+            not_run[name] = str(error)
+        if not (json or quiet):
+            write(f"{name}: not run, {not_run[name]}" if name in not_run else scoreboard.said(entries[-1]))
+    command = " ".join(["ropewalk verify --library all", *([f"--only {only}"] if only else [])])
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    data = scoreboard.board(entries, date=date, command=command, not_run=not_run)
+    out.mkdir(parents=True, exist_ok=True)
+    files = out / "scoreboard.json", out / "scoreboard.html"
+    scoreboard_page.write(data, *files)
+    wrong = scoreboard.unexpected(data)
+    if json:
+        write_json(data)
+    elif quiet:
+        write("\n".join(f"{name} {target['short']} {result['id']}" for name, target, result in wrong))
+    else:
+        write("")
+        write_table(*scoreboard.table(data))
+        for name, target, result in wrong:
+            write(
+                f"\n{name}, {target['says']}: {result['id']} broken, not on its list. {result.get('why', '')}".rstrip()
+            )
+            write("\n".join(f"    {line}" for line in result["reproduction"].splitlines()))
+        write("\n" + "\n".join(map(str, files)))
+    if wrong:
+        raise typer.Exit(WRONG)
 
 
 def _vectors(out: str) -> None:

@@ -15,6 +15,9 @@ from ropewalk.conformance.target import Spec, Target
 REACH = 2**17
 ALIKE = 0.05
 """rad"""
+EXACT = 5e-7
+"""rad at the last of the positions that frequencies are read off, which are powers of two: no product rounds there, so
+that what is left of a right frequency is the rounding of cos and sin."""
 
 
 def estimate(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> tuple[Tensor, int]:
@@ -59,9 +62,15 @@ def cause(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> str
         """Within what cos and sin, rounded as they may be, tell of the angle at the farthest position looked at."""
         return float(((omega - guess).abs() * reach).nan_to_num(torch.inf).max()) < ALIKE
 
-    if any(alike(as_tensor(truth)) for truth in oracles.truths(spec)):
-        if float(frequency_errors(omega, reach, spec).max()) > 1e-5 and dtype == torch.float32:
-            return None
+    truths = [as_tensor(truth) for truth in oracles.truths(spec)]
+    if any(alike(truth) for truth in truths):
+        off = float(frequency_errors(omega, reach, spec).max())
+        if dtype == torch.float32 and min(float((omega - truth).abs().max()) for truth in truths) * reach > EXACT:
+            return (
+                f"the frequencies are off by up to {off:.1g} of themselves, as float32 powers are"
+                if off < 1e-6
+                else None
+            )
         return collapsed(target, built, dtype) or "the frequencies are right; the product with the position is not"
     return next((says for guess, says in mistakes(spec) if alike(guess)), None)
 

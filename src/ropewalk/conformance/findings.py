@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class NotApplicable(Exception):
-    """Raised by a check that a target cannot take, with the reason."""
+    """Raised by a check that a target cannot take, with the reason. What was compared before it counts all the same."""
 
 
 @dataclass(kw_only=True)
@@ -124,7 +124,7 @@ class Findings:
         self.measure(name, float(not holds), 0.0, why=why, reproduce=reproduce)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        self.notes += [] if text in self.notes else [text]
 
     @property
     def worst(self) -> Difference | None:

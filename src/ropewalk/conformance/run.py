@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ropewalk.conformance.checks import Check, every
-from ropewalk.conformance.findings import Difference, Findings, NotApplicable, Result
+from ropewalk.conformance.findings import Difference, Findings, Result
 from ropewalk.conformance.spec import VERSION, page
 from ropewalk.conformance.target import Target
 
@@ -165,10 +165,6 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
         with _apart():
             check.run(target, found)
         worst = found.worst
-        if worst is None:
-            raise NotApplicable(*found.notes or ["nothing of it could be compared"])
-    except NotApplicable as reason:
-        return Result(status="not applicable", why=str(reason), seconds=time.perf_counter() - began, **told)
     except Exception as error:
         text = " ".join(str(error).split())
         said = f"raised {type(error).__name__}: {text[:300] + '...' if len(text) > 300 else text}"
@@ -176,9 +172,12 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
         earlier = next((each for each in found.compared if not each.holds), None)
         worst = earlier or Difference(name="", measured=math.nan, bound=None, why=said)
     seconds = time.perf_counter() - began
+    notes = "; ".join(found.notes) or None
+    if worst is None:
+        why = notes or "nothing of it could be compared"
+        return Result(status="not applicable", why=why, seconds=seconds, **told)
     broken = not worst.holds or math.isnan(worst.measured)
     status = "held" if not broken else "broken" if expected is None else "expected"
-    notes = "; ".join(found.notes) or None
     return Result(
         status=status,
         measured=None if math.isnan(worst.measured) else worst.measured,

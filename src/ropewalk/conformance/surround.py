@@ -44,7 +44,9 @@ class Pass:
     def takes_documents(self) -> bool:
         return self.target.takes("forward", "documents")
 
-    def __call__(self, ids: Tensor, positions: Tensor, documents: Tensor | None = None, cache: Any = None) -> Any:
+    def __call__(
+        self, ids: Tensor, positions: Tensor | None, documents: Tensor | None = None, cache: Any = None
+    ) -> Any:
         """(B, L) ids -> (logits in float64, cache)."""
         more = {} if documents is None else {"documents": documents}
         logits, cache = self.target.forward(self.built, ids, positions, cache, **more)

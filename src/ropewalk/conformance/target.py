@@ -16,6 +16,7 @@ and any of these, each of which takes what `build` returned first:
          with a parameter `documents`: (B, L) int64, the document of each token, -1 where there is none (padding)
     attend(built, q, k, v, q_positions, k_positions) -> Tensor    its own causal attention on q (B, H, L, K), k and v
          (B, H, S, K) as projected, not yet rotated: rotation, bias, mask and softmax are its own
+    evict(built, cache, keep) -> cache                  only these tokens stay in a cache: (N,) places in the text
     refill(built)                                       fills what `to_empty` left undefined, where a model has a way to
 
 and of these, which take no instance:
@@ -42,7 +43,7 @@ from ropewalk.scaling import AnyScaling
 from ropewalk.settings import Settings
 
 OFFERS = (
-    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "refill",
+    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "evict", "refill",
     "frequencies", "slopes", "buckets",
 )  # fmt: skip
 
@@ -163,6 +164,9 @@ class Target:
 
     def forward(self, built: Any, ids: Tensor, positions: Tensor | None = None, cache: Any = None, **more: Any) -> Any:
         return self.given.forward(built, ids, positions, cache, **more)
+
+    def evict(self, built: Any, cache: Any, keep: Tensor) -> Any:
+        return self.given.evict(built, cache, keep)
 
     def attend(self, built: Any, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         return self.given.attend(built, q, k, v, q_positions, k_positions)

@@ -1,6 +1,6 @@
 """Golden vectors as plain data, for an implementation in any language: JSON, safetensors, and a page on every array.
 
-    omega_i, gains, cos and sin of p omega_i, rotated vectors, ALiBi slopes, T5 buckets, attention logits
+    omega_i, gains, cos and sin of p omega_i, rotated vectors, sinusoids, ALiBi slopes, T5 buckets, attention logits
 
 All of it is worked out from the oracles' frequencies in decimals of 80 digits and rounded once, so each float64 is the
 nearest to the real number. Inputs have eight significant bits: they are exact in bfloat16 and in anything wider.
@@ -20,7 +20,7 @@ from ropewalk.conformance import oracles, vectors_page
 from ropewalk.conformance.places import EDGES
 from ropewalk.conformance.spec import VERSION
 from ropewalk.conformance.target import Spec
-from ropewalk.conformance.vectors_cases import ATTENTION, BEHIND, BUCKETS, CASES, DISTANCES, Attention
+from ropewalk.conformance.vectors_cases import ATTENTION, BEHIND, BUCKETS, CASES, DISTANCES, SINUSOIDAL, Attention
 
 FILES = ("README.md", "vectors.json", "vectors.safetensors", "read_vectors.py")
 DIGITS = 60
@@ -119,6 +119,12 @@ def arrays() -> dict[str, np.ndarray]:
             found[f"rotated/{layout}/{name}"] = np.stack([_doubles(turned(x, wave, layout)) for wave in at])
     for name, case in ATTENTION.items():
         found |= {f"attention/{name}/{part}": array for part, array in attention(case).items()}
+    for width in SINUSOIDAL:
+        fractions = oracles.turns(oracles.ladder(10_000, width))
+        at = [waves(p, fractions, Decimal(1)) for p in EDGES]
+        cos, sin = (np.stack([_doubles(pair[part] for pair in wave) for wave in at]) for part in (0, 1))
+        found[f"sinusoidal/half/{width}"] = np.concatenate([sin, cos], axis=1)
+        found[f"sinusoidal/pairs/{width}"] = np.stack([sin, cos], axis=2).reshape(len(EDGES), width)
     slopes = np.zeros((128, 128))
     for heads in range(1, 129):
         slopes[heads - 1, :heads] = oracles.slopes(heads)
@@ -186,6 +192,7 @@ def facts() -> dict[str, Any]:
             name: {"case": case.case, "spec": settings(case.spec), "first_query": case.start}
             for name, case in ATTENTION.items()
         },
+        "sinusoidal": {str(width): {"width": width, "base": 10_000.0} for width in SINUSOIDAL},
         "alibi_slopes": {str(heads): oracles.slopes(heads) for heads in (1, 2, 3, 4, 6, 8, 12, 16)},
         "t5_first_distance_of_each_bucket": {
             f"{count}_{farthest}": _firsts(count, farthest) for count, farthest in BUCKETS

@@ -75,6 +75,8 @@ def _attention() -> dict[str, Attention]:
 
 
 ATTENTION = _attention()
+SINUSOIDAL = (64, 512)
+"""Widths of sinusoidal positions; their base is 10,000."""
 BEHIND = (4000, 2048, 511, 64, 7, 2, 1, 0, -1, -2)
 """How far each key is behind the first query; two are ahead of it."""
 BUCKETS = ((32, 128), (32, 256), (8, 20))

@@ -40,6 +40,8 @@ their settings by name.
 | `gains/CASE` | (2) float64 | the rotary gain, on cos and sin; the logit gain, on every score |
 | `cos/CASE`, `sin/CASE` | (P, R/2) float64 | of `p omega_i`, times the rotary gain |
 | `rotated/LAYOUT/CASE` | (P, K) float64 | `input/K` at every position |
+| `sinusoidal/LAYOUT/D` | (P, D) float64 | \
+the vector of each position, base 10,000: `pairs` sin, cos, sin, cos, ... as published; `half` sines, then cosines |
 | `attention/NAME/q`, `k` | (H, 3, K), (H, 10, K) float64 | queries and keys before any rotation |
 | `attention/NAME/q_positions`, `k_positions` | (3), (10) int64 | where they are |
 | `attention/NAME/logits` | (H, 3, 10) float64 | \

@@ -1,6 +1,6 @@
 """Which library holds which requirement: gathered as data, and shown as one page.
 
-    board([gather("transformers")], ...) -> the data        scoreboard_page.page(data) -> HTML
+    board([gather("transformers")], ...) -> the data     scoreboard_page.page(data) -> HTML     table(data) -> text
 
 A cell is a library's version against a requirement, over all its targets. A red one leads to every target that broke
 it: what was measured, from which position on, the lines that show it again, and the upstream issue where there is one.
@@ -11,10 +11,16 @@ from __future__ import annotations
 import platform
 import re
 import time
-from collections.abc import Iterable
-from importlib import import_module, metadata
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from ropewalk import __version__
+
+LIBRARIES = (
+    "ropewalk", "transformers", "x-transformers", "rotary-embedding-torch", "litgpt", "torchtune", "torchtitan",
+    "llama-cpp",
+)  # fmt: skip
+"""In the order of their columns."""
 OURS = {
     "rope": (),
     "rope_partial": ("rotary_width=32", "layout=pairs"),
@@ -30,27 +36,28 @@ OURS = {
 """Our own encodings that stand beside the libraries, and their settings."""
 
 
-def gather(library: str, only: str | None = None) -> dict[str, Any]:
+def gather(
+    library: str, only: str | None = None, seed: int = 0, progress: Callable[[Any], None] | None = None
+) -> dict[str, Any]:
     """One library: what each of its targets was found to be. Raises ImportError where it is not installed."""
     from ropewalk.conformance import adapters
     from ropewalk.conformance.run import verify
 
-    began = time.perf_counter()
+    began = time.process_time()  # a machine that does other work too makes no library slower
     if library == "ropewalk":
-        given, version, known = _ours(), metadata.version("ropewalk"), {}
+        given, version, known = _ours(), __version__, {}
     else:
-        given, known = adapters.targets(library), adapters.expected(library)
-        version = import_module(f"{adapters.__name__}.{library.replace('-', '_')}").installed()
+        given, version, known = adapters.targets(library), adapters.installed(library), adapters.expected(library)
     shown = []
     for target in given:
         reasons = known.get(target.short, {})
-        data = verify(target, only=only, expected=reasons).to_dict()
+        data = verify(target, only=only, seed=seed, expected=reasons, progress=progress).to_dict()
         data["results"] = [_short(result, reasons.get(result["id"], {})) for result in data["results"]]
         shown.append({"short": target.short, "says": target.says, "name": data["target"], **_kept(data)})
     return {
         "library": library,
         "version": version,
-        "seconds": round(time.perf_counter() - began, 1),
+        "seconds": round(time.process_time() - began, 1),
         "targets": shown,
     }
 
@@ -112,3 +119,47 @@ def cell(entry: dict[str, Any], id: str) -> dict[str, Any]:
     mended = [pair for pair in held if pair[1].get("mended")]
     state = "broken" if broken else "mended" if mended else "held" if held else "none"
     return {"state": state, "broken": broken, "held": held, "mended": mended, "apply": len(broken) + len(held)}
+
+
+def unexpected(data: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """(library, target, result) of everything that is broken and on no list."""
+    return [
+        (entry["library"], target, result)
+        for entry in data["libraries"]
+        for target in entry["targets"]
+        for result in target["results"]
+        if result["status"] == "broken"
+    ]
+
+
+def said(entry: dict[str, Any]) -> str:
+    """One library in one line."""
+    counts = [target["counts"] for target in entry["targets"]]
+    total = {key: sum(count[key] for count in counts) for key in ("apply", "held", "broken", "expected")}
+    mended = sum(result.get("mended", False) for target in entry["targets"] for result in target["results"])
+    words = ", ".join(f"{value} {key}" for key, value in total.items())
+    return (
+        f"{entry['library']} {entry['version']}: {len(counts)} targets, {words}, {mended} mended, {entry['seconds']} s"
+    )
+
+
+def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows of the matrix as text: how many targets hold, or how many of those it applies to break.
+
+    A library that breaks nothing but what is on its list has `known` in its cell, any other `broken`.
+    """
+    asked = {result["id"] for entry in data["libraries"] for one in entry["targets"] for result in one["results"]}
+    rows = []
+    for one in (one for one in data["requirements"] if one["id"] in asked):
+        cells = [cell(entry, one["id"]) for entry in data["libraries"]]
+        rows.append([one["id"], *(_in_words(found) for found in cells)])
+    return ["", *(entry["library"] for entry in data["libraries"])], rows
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    if found["state"] == "none":
+        return "-"
+    if found["state"] != "broken":
+        return f"{found['state']} {found['apply']}"
+    word = "broken" if any(result["status"] == "broken" for _, result in found["broken"]) else "known"
+    return f"{word} {len(found['broken'])}/{found['apply']}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from ropewalk.report.scoreboard import cell
@@ -50,6 +52,12 @@ pre, code { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu S
 pre { margin: .4rem 0 0; padding: .55rem .7rem; background: var(--shade); border-radius: 5px; white-space: pre-wrap;
   overflow-wrap: anywhere; }
 """
+
+
+def write(data: dict[str, Any], result: Path, shown: Path) -> None:
+    """The data as JSON, and its page."""
+    result.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    shown.write_text(page(data), encoding="utf-8")
 
 
 def page(data: dict[str, Any]) -> str:
@@ -120,7 +128,8 @@ def _library(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any])
     counted = f"{sum(state != 'none' for state in states)} requirements apply, {states.count('broken')} broken"
     parts = [
         f'<h2 id="{_anchor(entry["library"])}">{_text(entry["library"])} {_text(entry["version"])}</h2>',
-        f"<p class=soft>{len(entry['targets'])} targets &#183; {counted} &#183; {_text(entry['seconds'])} s</p>",
+        f"<p class=soft>{len(entry['targets'])} targets &#183; {counted} &#183; "
+        f"{_text(entry['seconds'])} s of processor time</p>",
         _reasons(found),
     ]
     for one in data["requirements"]:

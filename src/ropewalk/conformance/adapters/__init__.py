@@ -1,13 +1,14 @@
 """Targets for our own encodings (`ours`) and for the public interfaces of other libraries, one file each.
 
 A library's file has `targets()`, a list of named targets for the version that is installed. What it is known to fail is
-in `expected/<library>.json`: requirement to {"reason", "issue"}, or target's name to such a dict.
+in `expected/<library>.json`: target to requirement to {"reason", "issue"}.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,18 @@ def names() -> list[str]:
 
 def targets(name: str) -> list[Any]:
     """The targets of one library. One that is not installed is an ImportError with its pip line."""
+    return _adapter(name).targets()
+
+
+def installed(name: str) -> str:
+    """The version of a library."""
+    return metadata.version(_adapter(name).DISTRIBUTION)
+
+
+def _adapter(name: str) -> Any:
     if name not in names():
         raise ValueError(f"no adapter for {name!r}; there are {', '.join(names())}")
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}").targets()
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def expected(name: str) -> dict[str, Any]:

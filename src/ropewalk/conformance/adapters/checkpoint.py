@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ropewalk.attention.cache import Cache
 from ropewalk.checkpoints.load import load
 from ropewalk.conformance.adapters.peer import need, only_padding
 from ropewalk.conformance.findings import NotApplicable
@@ -99,6 +100,10 @@ class Ours(Checkpoint):
         cache = built.cache(len(ids), ROOM, limit=self.limit)
         built(ids, where, cache=cache)
         return built(ids, where), cache
+
+    def evict(self, built: Any, cache: Cache, keep: Tensor) -> Cache:
+        cache.evict(lambda at: torch.isin(at.order, keep, invert=True))
+        return cache
 
 
 class Theirs(Checkpoint):

@@ -7,17 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.conformance.adapters.peer import (
-    TOLD_NONE,
-    VOCABULARY,
-    Peer,
-    counted,
-    loudly,
-    named,
-    need,
-    seeded,
-    version,
-)
+from ropewalk.conformance.adapters.peer import TOLD_NONE, VOCABULARY, Peer, by_name, counted, loudly, need, seeded
 from ropewalk.conformance.target import Spec
 from ropewalk.scaling import Linear, Llama3, YaRN
 
@@ -45,14 +35,7 @@ def targets() -> list[Peer]:
     return [*(_rope(library, short, *settings) for short, settings in ROPES.items()), _decoder()]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def gpt(dtype: torch.dtype, device: str, block_size: int, **settings: Any) -> Any:

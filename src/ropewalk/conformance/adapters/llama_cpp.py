@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.conformance.adapters.peer import Peer, counted, named, need, version
+from ropewalk.conformance.adapters.peer import Peer, by_name, counted, need
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.conformance.target import Spec
 from ropewalk.scaling import Linear, Llama3, YaRN
@@ -44,14 +44,7 @@ def targets() -> list[Peer]:
     return [_decoder(short, *settings) for short, settings in MODELS.items()]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def _decoder(short: str, words: dict[str, Any], scaling: Any, says: str) -> Peer:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from ropewalk import positions as places
 from ropewalk import scaling
 from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention.cache import Cache
 from ropewalk.conformance.target import Spec
 from ropewalk.encodings import Encoding, build, find
 from ropewalk.encodings.alibi import slopes
@@ -192,6 +193,10 @@ class Ours:
         cache = model.cache(len(ids), ROOM, limit=limit)
         model(ids, where, cache=cache)
         return model(ids, where), cache
+
+    def evict(self, built: Built, cache: Cache, keep: Tensor) -> Cache:
+        cache.evict(lambda at: torch.isin(at.order, keep, invert=True))
+        return cache
 
 
 def target(kind: str, *assignments: str) -> Ours:

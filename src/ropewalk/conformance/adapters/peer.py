@@ -8,9 +8,9 @@ Nothing of a library is imported before one of its targets is built.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from itertools import pairwise
 from typing import Any
 
@@ -50,16 +50,18 @@ def need(module: str, pip: str) -> Any:
         raise ImportError(f"{module} cannot be imported ({error}); pip install {pip}") from error
 
 
-def version(distribution: str) -> str:
-    return metadata.version(distribution)
+def by_name(module: str) -> Callable[[str], Peer]:
+    """An adapter's __getattr__: its targets by their names, so that they can be imported."""
 
+    def find(name: str) -> Peer:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = {target.short: target for target in sys.modules[module].targets()}
+        if name not in found:
+            raise AttributeError(f"module {module!r} has no {name!r}; its targets are {', '.join(found)}")
+        return found[name]
 
-def named(targets: Iterable[Peer], short: str, module: str) -> Peer:
-    """For a module's __getattr__: the target of this name."""
-    found = {target.short: target for target in targets}
-    if short not in found:
-        raise AttributeError(f"module {module!r} has no {short!r}; its targets are {', '.join(found)}")
-    return found[short]
+    return find
 
 
 def seeded(make: Callable[[], Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.conformance.adapters.peer import VOCABULARY, Peer, counted, named, need, runs, version
+from ropewalk.conformance.adapters.peer import VOCABULARY, Peer, by_name, counted, need, runs
 from ropewalk.conformance.target import Spec
 from ropewalk.scaling import NTK, Linear
 
@@ -29,14 +29,7 @@ def targets() -> list[Peer]:
     return [*(_rope(short, *settings) for short, settings in ROPES.items()), _xpos()]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def module(dtype: torch.dtype, device: str, **settings: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.conformance.adapters.peer import Peer, named, need, version
+from ropewalk.conformance.adapters.peer import Peer, by_name, need
 from ropewalk.conformance.target import Spec
 from ropewalk.scaling import Llama3, YaRN
 
@@ -39,14 +39,7 @@ def targets() -> list[Peer]:
     return [_rope(short, *settings) for short, settings in ROPES.items()]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def _rope(short: str, name: str, base: float, scaling: Any, more: dict[str, Any], says: str) -> Peer:

@@ -11,14 +11,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.conformance.adapters._transformers_biases import HEADS, LIBRARY, WIDTH, biases, made
-from ropewalk.conformance.adapters.peer import (
-    VOCABULARY,
-    Peer,
-    named,
-    need,
-    only_padding,
-    version,
-)
+from ropewalk.conformance.adapters.peer import VOCABULARY, Peer, by_name, need, only_padding
 from ropewalk.conformance.target import Spec
 from ropewalk.scaling import Dynamic, Linear, Llama3, LongRoPE, YaRN
 
@@ -61,14 +54,7 @@ def targets() -> list[Peer]:
     return [*rope, _nested(), *biases()]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def small(**more: Any) -> dict[str, Any]:

@@ -11,14 +11,13 @@ from ropewalk.conformance.adapters.peer import (
     TOLD_NONE,
     VOCABULARY,
     Peer,
+    by_name,
     counted,
     float32_weights,
     loudly,
-    named,
     need,
     only_padding,
     seeded,
-    version,
 )
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.conformance.target import Spec
@@ -52,14 +51,7 @@ def targets() -> list[Peer]:
     return [*ropes, _alibi(), *_t5(), *(_decoder(short, *settings) for short, settings in DECODERS.items())]
 
 
-def installed() -> str:
-    return version(DISTRIBUTION)
-
-
-def __getattr__(name: str) -> Peer:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    return named(targets(), name, __name__)
+__getattr__ = by_name(__name__)
 
 
 def _rope(short: str, scaling: Any, settings: dict[str, Any], rotary: int | None, says: str) -> Peer:

@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ropewalk.conformance.findings import Findings
+from ropewalk.conformance.findings import Findings, NotApplicable
 from ropewalk.conformance.target import Target
 
 Body = Callable[[Target, Findings], None]
@@ -25,11 +25,14 @@ class Check:
     body: Body
 
     def run(self, target: Target, found: Findings) -> None:
-        """On the target as it is, then on what it would hide, as far as the check is about that."""
-        self.body(target, found)
-        for side in target.hidden():
-            if self.sides is not None and side.has(self.sides):
+        """On the target as it is, then on what it would hide, as far as the check is about that. What a side cannot
+        take is noted: what was compared before, or on another side, counts."""
+        sides = [side for side in target.hidden() if self.sides is not None and side.has(self.sides)]
+        for side in (target, *sides):
+            try:
                 self.body(side, found)
+            except NotApplicable as reason:
+                found.note(str(reason))
 
     def refusal(self, target: Target) -> str | None:
         """Why a target cannot take it."""

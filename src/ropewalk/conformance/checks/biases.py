@@ -112,12 +112,16 @@ def alibi_slopes(target: Target, found: Findings) -> None:
 
 
 def slope_cause(got: Tensor, want: Tensor, count: int) -> str:
-    if torch.allclose(got.sort().values, want.sort().values, rtol=1e-5):
+    if torch.allclose(got, want, rtol=2**-8, atol=0):
+        return (
+            f"the slopes of {count} heads are right but for rounding, up to {float((got / want - 1).abs().max()):.1g}"
+        )
+    if torch.allclose(got.sort().values, want.sort().values, rtol=1e-5, atol=0):
         return f"the slopes of {count} heads are right and in another order"
-    if torch.allclose(got, -want, rtol=1e-5):
+    if torch.allclose(got, -want, rtol=1e-5, atol=0):
         return "the sign is wrong: far keys are favoured"
     plain = torch.tensor([2.0 ** (-8 * h / count) for h in range(1, count + 1)], dtype=torch.float64)
-    if torch.allclose(got, plain, rtol=1e-5):
+    if torch.allclose(got, plain, rtol=1e-5, atol=0):
         return f"2^(-8h/{count}) was taken as it stands, though {count} is no power of two"
     return f"the slopes of {count} heads are not the paper's"
 

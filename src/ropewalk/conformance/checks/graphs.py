@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import Any
@@ -79,6 +80,17 @@ def compiled(target: Target, found: Findings) -> None:
     )
 
 
+def refusal(error: Exception) -> str:
+    """Why torch.export would not have it, without the pages of advice."""
+    text = " ".join(str(error).split())
+    place = re.search(r"Caused by: \(\S*?([\w.]+:\d+) in", text)
+    if place:
+        return f"at {place[1]} a number is read out of a tensor (item, tolist, int, if), and a graph has none to give"
+    if "specialized it to be a constant" in text:
+        return "the length of the example became a constant of the graph: no other is taken"
+    return f"raised {type(error).__name__}: {text[:300] + '...' if len(text) > 300 else text}"
+
+
 @check("C30", "torch.export, then twice the length", bound=1e-6, needs=("rotation|bias",))
 def exported(target: Target, found: Findings) -> None:
     module = (Rotates if target.has("rotation") else Biases)(target, target.build())
@@ -87,8 +99,12 @@ def exported(target: Target, found: Findings) -> None:
     example = inputs(target, found, length, start)
     any_length = torch.export.Dim("length", min=2, max=4096)
     dims = ({2: any_length}, {1: any_length}) if target.has("rotation") else ({0: any_length},)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # a failing export prints its graph
-        program = torch.export.export(module, example, dynamic_shapes=dims, strict=False)
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):  # a failing export prints its graph
+            program = torch.export.export(module, example, dynamic_shapes=dims, strict=False)
+    except Exception as error:
+        found.require("torch.export of any length", False, refusal(error))
+        return
     for count, name in ((length, "the example's length"), (2 * length, "twice the length")):
         given = inputs(target, found, count, start + 37 if count > length else start)
         want = module(*given)

@@ -81,6 +81,25 @@ def evicted(target: Target, found: Findings) -> None:
         whole = view()(ids, positions)[0]
         why = "the next position is taken from the number of keys in the cache"
         same(found, "decoding past a gap", fed(view(), ids, positions, [6, 7, 8]), whole, positions, why, model)
+        if isinstance(model, Surround):
+            continue
+        if not target.has("evict"):
+            found.note("it offers no evict: where it goes on by itself after an eviction was not looked at")
+            continue
+        # Keys that stay have seen those that go, so that only the same cache can be compared: positions given, or not.
+        got, want = (after_eviction(view(), ids, given) for given in (False, True))
+        same(found, "positions left out after an eviction", got, want, torch.arange(6, 9)[None], why, model)
+
+
+def after_eviction(model: Pass, ids: Tensor, given: bool) -> Tensor:
+    """The logits of three tokens after six of which the middle two were dropped."""
+    _, cache = model(ids[:, :6], torch.arange(6)[None])
+    cache = model.target.evict(model.built, cache, torch.tensor([0, 1, 4, 5]))
+    pieces = []
+    for n in range(6, 9):
+        logits, cache = model(ids[:, n : n + 1], torch.tensor([[n]]) if given else None, None, cache)
+        pieces.append(logits)
+    return torch.cat(pieces, 1)
 
 
 @check("C15", "crossing the trained length: cached is uncached", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)

@@ -283,6 +283,11 @@ class Reference:
     ) -> tuple[Tensor, Any]:
         return built(ids, positions, cache, documents)
 
+    def evict(self, built: Model, cache: Any, keep: Tensor) -> Any:
+        return [
+            tuple(part.index_select(dim, keep) for part, dim in zip(kept, (2, 2, 1, 1), strict=True)) for kept in cache
+        ]
+
     def attend(self, built: Model, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
         layer = built.first
         nowhere = torch.zeros_like(k_positions)

@@ -105,6 +105,14 @@ MUTANTS = [
         why="After eviction the next position is the number of keys that are left.",
     ),
     Mutant(
+        name="veloxquant_389_offset_is_the_rows_kept",
+        issue="rajveer43/VeloxQuant-MLX#389",
+        kills="C14",
+        right="cache[0][2].amax(1, keepdim=True) + 1",
+        wrong="cache[0][2].shape[1]",
+        why="A model that finds positions itself counts the rows of its cache, and falls behind with each eviction.",
+    ),
+    Mutant(
         name="unsloth_3699_position_of_the_longest_row",
         issue="unslothai/unsloth#3699",
         kills="C16",
