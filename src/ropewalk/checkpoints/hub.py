@@ -24,7 +24,7 @@ def locate(path: str | Path) -> tuple[Path, str | None]:
     name = str(path)
     if not REPOSITORY.fullmatch(name) or name.endswith((".json", ".gguf", ".safetensors")):
         raise BadInput(
-            name, "", "does not exist", "give a model directory, a config.json, a .gguf file, or an org/name"
+            name, "path", "does not exist", "give a model directory, a config.json, a .gguf file, or an org/name"
         )
     return _fetched(name), name
 

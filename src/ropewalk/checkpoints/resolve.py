@@ -37,5 +37,6 @@ def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
         if len(found) == 1:
             return resolve_gguf(GGUF(found[0]), arithmetic=arithmetic)
         raise BadInput(path, "config.json", "is missing", "give a model directory, a config.json or a .gguf file")
-    name = path.name if kind == "directory" else path.resolve().parent.name
+    # A config.json is known by the folder it is in; any other file by its own name.
+    name = path.name if kind == "directory" else path.resolve().parent.name if path.name == "config.json" else path.stem
     return resolve(read_json(config), name=name, where=config.name, arithmetic=arithmetic)

@@ -24,7 +24,8 @@ WRONG, USAGE, BAD_INPUT, ENVIRONMENT = 1, 2, 3, 5
 
 EXTRAS = {
     **dict.fromkeys(("gguf", "huggingface_hub", "tokenizers"), "models"),
-    **dict.fromkeys(("datasets", "grain"), "data"),
+    "grain": "data",
+    "pyarrow": "datasets",
     "matplotlib": "plot",
     "optuna": "search",
     "ray": "cluster",

@@ -1,0 +1,104 @@
+"""The two READMEs: their commands say what is shown, they are equal in content, and every link of the documents leads
+somewhere."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+ENGLISH, CHINESE = ((REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
+DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(text: str) -> list[tuple[str, str, int]]:
+    """Every command that needs no file but a checkout's: what is typed, what is shown, and its exit code."""
+    found: list[tuple[str, str, int]] = []
+    for block in blocks(text, "console"):
+        for typed, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE):
+            if typed == "echo $?":
+                found[-1] = (*found[-1][:2], int(shown))
+            elif typed.startswith("ropewalk") and "SmolLM2" not in typed:
+                found.append((typed, shown, 0))
+    return [one for one in found if one[1]]
+
+
+def plain(text: str) -> str:
+    """Without how long it took."""
+    return re.sub(r" +\d+\.\d s$", "", text, flags=re.MULTILINE).strip()
+
+
+@pytest.mark.parametrize(("typed", "shown", "code"), commands(ENGLISH), ids=[typed for typed, *_ in commands(ENGLISH)])
+def test_a_command_says_what_is_shown(typed: str, shown: str, code: int) -> None:
+    words = shlex.split(typed, comments=True)[1:]
+    run = [sys.executable, "-c", "import sys; sys.path.insert(0, 'src'); from ropewalk.cli.main import run; run()"]
+    done = subprocess.run([*run, *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
+    parts = [re.escape(plain(part)) for part in shown.split("...\n")]
+    assert re.fullmatch(r"\n(.|\n)*".join(parts), plain(done.stdout)), done.stdout
+
+
+def test_some_commands_are_tried() -> None:
+    assert {typed.split()[1] for typed, *_ in commands(ENGLISH)} >= {"inspect", "verify"}
+
+
+@pytest.mark.parametrize("language", ["console", "python"])
+def test_both_languages_have_the_same_code(language: str) -> None:
+    assert blocks(CHINESE, language) == blocks(ENGLISH, language)
+
+
+def outside_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def links(text: str) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", outside_code(text))
+
+
+def test_both_languages_have_the_same_parts() -> None:
+    for mark in (r"^(#+) ", r"^(-) ", r"(`[^`]+`)", r"(\*\*)"):
+        english, chinese = (re.findall(mark, outside_code(text), re.MULTILINE) for text in (ENGLISH, CHINESE))
+        english = [each.replace("\n", " ") for each in english]
+        assert sorted(chinese) == sorted(english), mark
+    assert sorted(links(CHINESE.replace("(README.md)", "(README.zh-CN.md)").replace(".zh.svg", ".svg"))) == sorted(
+        links(ENGLISH)
+    )
+
+
+def tree(text: str) -> list[str]:
+    block = text.partition("```\nsrc/ropewalk/\n")[2].partition("```")[0]
+    return re.findall(r"^ *\S+", block, re.MULTILINE)
+
+
+def test_the_tree_is_there() -> None:
+    assert tree(CHINESE) == tree(ENGLISH)
+    assert len(tree(ENGLISH)) > 10
+    for line in tree(ENGLISH):
+        place = REPOSITORY / "src" / "ropewalk" / line.strip() if line.startswith(" ") else REPOSITORY / line
+        assert place.exists(), line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_every_link_leads_somewhere(document: Path) -> None:
+    for link in links(document.read_text(encoding="utf-8")):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = document.parent / path if path else document
+        assert target.exists(), link
+        if anchor:
+            text = target.read_text(encoding="utf-8")
+            titles = [
+                re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+                for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            ]
+            assert anchor in titles or f'id="{anchor}"' in text, link
