@@ -1,0 +1,57 @@
+"""Context parallelism: each rank has a part of every row's tokens, and attention sees the keys of all parts.
+
+Keys and values are gathered over the ranks of the axis, with their positions, before the core of each attention (as
+Llama 3 was trained, arXiv:2407.21783, 3.3.2). Because a key comes with the integers that say where it is, the result is
+the same for any encoding, any order of the parts and packed documents; nothing in an encoding knows that it happened.
+Memory at one layer is that of all keys and values, 2 G K numbers a token, against H scores a pair that are never kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed import _functional_collectives as funcol
+
+from ropewalk.nn import Attention
+from ropewalk.positions import Positions
+
+
+class Shard(Positions):
+    """A part of the positions that also knows the whole, in the order in which the ranks' keys are gathered: each rank
+    reads whole rows before it cuts them, so the keys' positions need no communication."""
+
+    whole: Positions | None = None
+
+    @classmethod
+    def of(cls, part: Positions, whole: Positions) -> Self:
+        shard = cls(*part)
+        shard.whole = whole
+        return shard
+
+
+def gather_keys(attention: Attention, group: ProcessGroup) -> None:
+    """From now on this attention's queries meet the keys of every rank in the group."""
+
+    def gathered(core: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        q, k, v, signal, *rest = arguments
+        both = funcol.all_gather_single_autograd(torch.cat([k, v], -1).transpose(1, 2).contiguous(), 1, group)
+        k, v = both.transpose(1, 2).split([k.shape[-1], v.shape[-1]], dim=-1)
+        return (q, k, v, signal.against(whole(signal.k, group)), *rest)
+
+    attention.core.register_forward_pre_hook(gathered)
+
+
+def whole(at: Positions, group: ProcessGroup) -> Positions:
+    """The positions of the gathered keys. Known where `World.cut` cut them; asked of the others where a tuple of them
+    was made anew on the way, as FSDP does when it moves inputs to a device."""
+    if isinstance(at, Shard) and at.whole is not None:
+        return at.whole
+    index, order, segment = (_gathered(part, group) for part in at[:3])
+    return Positions(index, order, segment, at.limit)
+
+
+def _gathered(part: Tensor, group: ProcessGroup) -> Tensor:
+    return funcol.all_gather_single(part.contiguous(), 1, group)
