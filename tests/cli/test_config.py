@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ropewalk import encodings
-from ropewalk.cli.recipe import Recipe
 from ropewalk.overrides import load, parse
+from ropewalk.train.config import Recipe
 from tests.cli.conftest import Ropewalk
 
 CHANGES = (

@@ -20,6 +20,7 @@ from ropewalk.checkpoints.families.base import Keys, Source, sources, to_ours
 from ropewalk.checkpoints.gguf_model import Renamed, as_transformers, renamed
 from ropewalk.checkpoints.layers import layers_of
 from ropewalk.checkpoints.left_over import check_left_over, few
+from ropewalk.checkpoints.native import is_native, load_native
 from ropewalk.checkpoints.resolve import Resolved, read
 from ropewalk.checkpoints.sniff import kind_of
 from ropewalk.checkpoints.weights import Weights, open_weights
@@ -41,6 +42,8 @@ def load(
         raise ValueError(f"no dtype {dtype!r}; there are {', '.join(DTYPES)}")
     chosen = DTYPES[dtype] if isinstance(dtype, str) else dtype
     path = _meant(Path(path))
+    if is_native(path):
+        return load_native(path, dtype=chosen, device=torch.device(device))
     resolved = read(path, arithmetic="float32")
     weights, keys = opened(path, resolved)
     family = families.find(keys.config["model_type"], keys.where)
@@ -177,7 +180,7 @@ def _check_shapes(model: Transformer, weights: Weights, found: dict[str, Source]
         if source.form == "transposed":
             shapes = [shape[::-1] for shape in shapes]
         shapes = [shape[1:] if len(shape) == len(want) + 1 and shape[0] == 1 else shape for shape in shapes]
-        parts = _rows(model, ours)
+        parts = rows_of(model, ours)
         parts = parts if len(shapes) > 1 else [sum(parts)]
         if [shape[1:] for shape in shapes] != [want[1:]] * len(parts) or [shape[:1] for shape in shapes] != [
             (n,) for n in parts
@@ -188,7 +191,7 @@ def _check_shapes(model: Transformer, weights: Weights, found: dict[str, Source]
             )
 
 
-def _rows(model: Transformer, ours: str) -> list[int]:
+def rows_of(model: Transformer, ours: str) -> list[int]:
     """Rows of each part of a tensor of ours: of queries, keys and values, or of gate and values, where they are one."""
     path, _, module = ours.rpartition(".")[0].rpartition(".")
     parent = model.get_submodule(path)

@@ -10,7 +10,7 @@ import typer
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
 
 if TYPE_CHECKING:
-    from ropewalk.cli.recipe import Recipe
+    from ropewalk.train.config import Recipe
 
 app = typer.Typer(
     help="Show, describe and compare configs.",
@@ -77,7 +77,7 @@ def schema(json: Json = False, quiet: Quiet = False) -> None:
     """
     from json import dumps
 
-    from ropewalk.cli.recipe import schema as describe
+    from ropewalk.train.config import schema as describe
 
     if quiet:
         write(dumps(describe()))
@@ -136,8 +136,8 @@ def _split(words: list[str], most: int) -> tuple[list[str], list[str]]:
 
 
 def _load(file: str | None, assignments: list[str]) -> Recipe:
-    from ropewalk.cli.recipe import Recipe
     from ropewalk.overrides import load
+    from ropewalk.train.config import Recipe
 
     return load(Recipe, file, assignments)
 

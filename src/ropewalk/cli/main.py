@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli import config, export, generate, init, inspect, listing, verify
+from ropewalk.cli import config, data, estimate, export, generate, init, inspect, listing, train, verify
 from ropewalk.cli.output import examples
 
 app = typer.Typer(
@@ -32,6 +32,9 @@ app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(epilog=generate.EPILOG)(generate.generate)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=verify.EPILOG)(verify.verify)
+app.command(epilog=train.EPILOG)(train.train)
+app.command(epilog=estimate.EPILOG)(estimate.estimate)
+app.add_typer(data.app, name="data")
 app.add_typer(init.app, name="init")
 
 

@@ -1,0 +1,135 @@
+"""A run that dies at every named place of a save or an export, and goes on as if it had not: losses and weights alike.
+
+    OMP_NUM_THREADS=1 python -m campaigns.crash_points
+
+Each place of a save, the first and the third time it comes by, on one rank and on two, in line and beside the steps;
+each place of the export at the end. The process dies as by `kill -9`, and so do its peers; then the run is resumed to
+its end. Losses, tensor files of the last checkpoint and the export are compared bit for bit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bars
+from campaigns import pieces
+from ropewalk.train import checkpoint, manifest, write
+from tests.train import forked, small_recipe
+
+STEPS, EVERY = 10, 2
+POINTS = (*checkpoint.POINTS, *write.POINTS)
+VARIANTS = list(product((1, 3), (1, 2), (False, True)))
+# In rounds: the first visits every place once, each in another way.
+TRIALS = [
+    *((point, *VARIANTS[number % 8]) for number, point in enumerate(checkpoint.POINTS)),
+    *((point, 1, 1 + number % 2, False) for number, point in enumerate(write.POINTS)),
+    *((point, *VARIANTS[(number + r) % 8]) for r in range(1, 8) for number, point in enumerate(checkpoint.POINTS)),
+    *((point, 1, 2 - number % 2, False) for number, point in enumerate(write.POINTS)),
+]
+SOURCES = (
+    *(f"src/ropewalk/train/{name}.py" for name in ("checkpoint", "lease", "manifest", "ranks", "recorded_writer")),
+    *(f"src/ropewalk/train/{name}.py" for name in ("restricted_reader", "tensors", "write")),
+    "campaigns/crash_points.py",
+    "tests/train/small_recipe.py",
+)
+
+
+def piece(start: int, count: int) -> dict[str, Any]:
+    forked.warm()
+    failures: list[dict[str, Any]] = []
+    repeated = died = 0
+    with tempfile.TemporaryDirectory(prefix="ropewalk-crash-") as made:
+        references: dict[int, Run] = {}
+        for trial in range(start, start + count):
+            point, time, ranks, asynchronous = TRIALS[trial]
+            if ranks not in references:
+                references[ranks] = Run(Path(made) / f"whole-{ranks}", ranks, False)
+                references[ranks].go()
+            run = Run(Path(made) / str(trial), ranks, asynchronous)
+            fault, times = trial_of(run, f"{point}:{time}", references[ranks])
+            repeated, died = max(repeated, times), died + (not fault)
+            if fault:
+                what = {"point": point, "time": time, "ranks": ranks, "asynchronous": asynchronous}
+                failures.append({"trial": trial, **what, "fault": fault})
+    return {"trials": count, "failures": failures, "deaths": died, "repeated": repeated}
+
+
+class Run:
+    def __init__(self, out: Path, ranks: int, asynchronous: bool) -> None:
+        self.out, self.ranks = out, ranks
+        save = {"every": EVERY, "keep": 2, "asynchronous": asynchronous}
+        self.recipe = small_recipe.recipe(STEPS, EVERY, save=save)
+
+    def go(self, crash_at: str = "", until: int | None = None) -> list[int]:
+        from ropewalk.train.run import train
+
+        def work(rank: int) -> None:
+            sys.stderr = open(os.devnull if crash_at else f"{self.out}-{rank}.err", "w")  # noqa: SIM115
+            os.environ["ROPEWALK_CRASH_AT"] = crash_at
+            train(self.recipe, self.out, resume=True, until=until)
+
+        return forked.run(work, self.ranks)
+
+    def damage_newest(self) -> None:
+        newest = max((self.out / "checkpoints").glob("step-*"))
+        (newest / "state.json").write_bytes(b"{}")
+
+    def weights(self) -> dict[str, str]:
+        newest = self.out / "checkpoints" / f"step-{STEPS:08d}"
+        files = manifest.verify(newest).files
+        return {name: each.sha256 for name, each in files.items() if name.endswith(".distcp")}
+
+    def export(self) -> dict[str, str]:
+        return {file.name: manifest.digest(file).sha256 for file in sorted((self.out / "export").iterdir())}
+
+
+def trial_of(run: Run, crash_at: str, whole: Run) -> tuple[str, int]:
+    """What went wrong, and how often the most repeated step was taken."""
+    if crash_at.startswith("save.aside"):
+        # A checkpoint is put in the place of another only where that one was found damaged.
+        run.go(until=4)
+        run.damage_newest()
+        crash_at = "save.aside"
+    if -signal.SIGKILL not in run.go(crash_at):
+        return "it did not die", 0
+    if any(codes := run.go()):
+        return f"resumed it ended with {codes}: {Path(f'{run.out}-0.err').read_text()[-500:]}", 0
+    left = [path.name for path in (run.out / "checkpoints").iterdir() if not path.name.startswith("step-")]
+    if left:
+        return f"left {left}", 0
+    wanted, got = small_recipe.losses(whole.out), small_recipe.losses(run.out)
+    wrong = [step for step in wanted if any(each != wanted[step][0] for each in got.get(step, [0.0]))]
+    if wrong or len(wanted) != STEPS:
+        return f"losses of steps {wrong} differ", 0
+    if run.weights() != whole.weights():
+        return "the last weights differ", 0
+    if run.export() != whole.export():
+        return "the export differs", 0
+    times = [len(each) for each in got.values()]
+    if sum(each > 1 for each in times) > 2 * EVERY:
+        return f"steps were taken {times} times: more was lost than lies between two saves", max(times)
+    return "", max(times)
+
+
+def whole(done: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    return (
+        {
+            "wrong resumes": bars.bar(pieces.failures(done), 0, at_least=False),
+            "deaths, each at its place": bars.bar(pieces.summed(done, "deaths"), len(TRIALS), at_least=True),
+        },
+        {
+            "named places": len(POINTS),
+            "deaths": pieces.summed(done, "deaths"),
+            "most often a step was taken": max(each["repeated"] for each in done),
+        },
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(pieces.main(__doc__, "crash_points", piece, whole, trials=len(TRIALS), piece=12, sources=SOURCES))

@@ -1,0 +1,160 @@
+"""A decoder on long English documents beside transformers' Llama: the same sizes, tokens, order, optimizer, schedule.
+
+    ropewalk data prepare long-english --out data/long-english
+    python -m campaigns.language data/long-english [--tokens 3M] [--seed 0] > campaigns/results/language.json
+
+Both are trained in one process, a few steps of one and then of the other, so that whatever else the machine does slows
+both. Rows are cut from the text as it runs, which is what Llama's code can express. Bits per byte is of the same
+validation rows. Each model starts as its own library starts it; a second seed of ours says how much is chance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks import bars
+from ropewalk.data.batch import Batch
+from ropewalk.data.open import Data, open_data
+from ropewalk.evaluate.by_position import by_position
+from ropewalk.overrides import load
+from ropewalk.train.config import Recipe
+from ropewalk.train.objective import Learner, draw_of, targets
+from ropewalk.train.optim import optimizers, set_rates
+from ropewalk.train.run import fitted
+from ropewalk.train.sizes import sizes
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "decoder.yaml"
+TURN = 5
+"""Steps of one model before it is the other's turn."""
+VALID_ROWS = 64
+
+
+class Trainee:
+    """One model with its optimizer; `loss(batch)` is a sum, `each(batch)` the losses of the tokens."""
+
+    def __init__(self, model: Any, recipe: Recipe, of: str) -> None:
+        self.model, self.recipe, self.of, self.step = model, recipe, of, 0
+        self.made = optimizers(recipe.train.optimizer, model, recipe.train.peak(recipe.model.width))
+        self.seconds: list[float] = []
+
+    def loss(self, batch: Batch, *, each: bool = False) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.train.precision == "bfloat16"):
+            if self.of != "transformers":
+                return self.model(batch.tokens, batch.at, batch.target, draw=draw_of(batch, 0, self.step), each=each)
+            logits = self.model(batch.tokens).logits.flatten(0, 1)
+            found = F.cross_entropy(logits, batch.target.flatten(), reduction="none" if each else "sum")
+            return found.view(batch.target.shape) if each else found
+
+    def update(self, batch: Batch, steps: int) -> None:
+        began = time.perf_counter()
+        (self.loss(batch) / targets(batch)).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.train.clip or float("inf"))
+        set_rates(self.made, self.recipe.train.schedule.share(self.step + 1, steps))
+        for optimizer in self.made:
+            optimizer.step()
+            optimizer.zero_grad()
+        self.step += 1
+        self.seconds.append(time.perf_counter() - began)
+
+    @torch.no_grad()
+    def measured(self, data: Data) -> dict[str, Any]:
+        self.model.eval()
+        batches = (data.batch("valid", n, rows=4) for n in range(min(VALID_ROWS, data.rows("valid")) // 4))
+        found = by_position(
+            lambda b: self.loss(b, each=True), batches, length=data.length, token_bytes=data.token_bytes
+        )
+        self.model.train()
+        return found
+
+
+def llama(recipe: Recipe) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = recipe.model
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=model.vocabulary,
+            hidden_size=model.width,
+            intermediate_size=model.hidden,
+            num_hidden_layers=len(model.layer_kinds()),
+            num_attention_heads=model.heads,
+            num_key_value_heads=model.key_heads,
+            rms_norm_eps=model.norm.eps,
+            tie_word_embeddings=model.tie,
+            rope_theta=10_000.0,
+            use_cache=False,
+            attn_implementation="sdpa",
+        )
+    )
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("data")
+    options.add_argument("--tokens", default="3M")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("changes", nargs="*", help="KEY=VALUE")
+    given = options.parse_args()
+    changes = [f"data.path={given.data}", "data.isolate=false", f"train.tokens={given.tokens}", "train.compile=false"]
+    recipe = load(Recipe, RECIPE, [*changes, f"train.seed={given.seed}", *given.changes])
+    result = compare(recipe)
+    said = f"python -m campaigns.language DATA --tokens {given.tokens} --seed {given.seed}"
+    result["command"] = " ".join([said, *given.changes])
+    json.dump(result, sys.stdout, indent=2)
+    print()
+    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+
+
+def compare(recipe: Recipe) -> dict[str, Any]:
+    data = open_data(recipe.data, stack="decoder", seed=recipe.train.seed)
+    recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
+    cut = sizes(recipe.train, data.length, 1)
+    built = {"ropewalk": lambda: Learner(recipe.model), "transformers": lambda: llama(recipe)}
+    built["ropewalk, another seed"] = lambda: Learner(recipe.model)
+    trainees = {}
+    for number, (name, build) in enumerate(built.items()):
+        torch.manual_seed(recipe.train.seed + number // 2)
+        trainees[name] = Trainee(build(), recipe, name)
+    counts = {name: sum(p.numel() for p in t.model.parameters()) for name, t in trainees.items()}
+    if len(set(counts.values())) != 1:
+        raise SystemExit(f"the models are not of one size: {counts}")
+    for first in range(0, cut.steps, TURN):
+        numbers = range(first, min(first + TURN, cut.steps))
+        batches = [data.batch("train", number, rows=cut.rows) for number in numbers]
+        for trainee in trainees.values():
+            for batch in batches:
+                trainee.update(batch, cut.steps)
+        if first % (10 * TURN) == 0:
+            print(f"step {first + TURN} of {cut.steps}", file=sys.stderr, flush=True)
+    valid = {name: trainee.measured(data) for name, trainee in trainees.items()}
+    bits = {name: found["bits_per_byte"] for name, found in valid.items()}
+    chance = abs(bits["ropewalk"] - bits["ropewalk, another seed"])
+    pairs = zip(trainees["transformers"].seconds[1:], trainees["ropewalk"].seconds[1:], strict=True)
+    faster = statistics.median(theirs / ours for theirs, ours in pairs)
+    apart = bits["ropewalk"] - bits["transformers"]
+    return {
+        "bars": {
+            "bits per byte above transformers', at most": bars.bar(apart, 0.02, at_least=False),
+            "times transformers' speed, at least": bars.bar(faster, 1.0, at_least=True),
+        },
+        "bits_per_byte": bits,
+        "between two seeds of ours": chance,
+        "valid": valid,
+        "training": {"steps": cut.steps, "tokens": cut.steps * cut.batch, "parameters": counts["ropewalk"]},
+        "seconds": {name: round(sum(trainee.seconds)) for name, trainee in trainees.items()},
+        "recipe": recipe.model_dump(mode="json", exclude={"data": {"path"}}),
+        "versions": bars.versions(("transformers", "grain")),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Models of our own as directories: `config.json`, safetensors, `tokenizer.json`.
+
+A decoder that is a Llama in all but name is written as one, for transformers, vLLM and llama.cpp to load. Anything else
+says `model_type: ropewalk`, holds its TransformerConfig under `model`, and is loaded by `ropewalk.load`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.families.base import Source, sources
+from ropewalk.checkpoints.families.llama import ATTENTION, BLOCK, LAYER, NAMES
+from ropewalk.checkpoints.left_over import few
+from ropewalk.checkpoints.strict_json import read_json
+from ropewalk.checkpoints.weights import open_weights
+from ropewalk.encodings.rope import RoPE
+from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.scaling import to_hf, to_hf_v4
+
+MODEL_TYPE = "ropewalk"
+LLAMA: dict[str, Any] = {
+    "stack": "decoder",
+    "activation": "swiglu",
+    "window": None,
+    "scale": None,
+    "soft_cap": None,
+    "sink": False,
+    "qk_norm": None,
+    "scale_embedding": False,
+    "types": 0,
+    "embedding_norm": False,
+    "scale_output": False,
+    "output": True,
+    "output_transform": False,
+    "output_bias": False,
+    "output_cap": None,
+}
+"""What a config must say to be Llama's."""
+
+
+def why_not_llama(config: TransformerConfig) -> str | None:
+    for key, value in LLAMA.items():
+        if getattr(config, key) != value:
+            return f"{key} is {getattr(config, key)}"
+    norm, encoding = config.norm, config.encoding
+    if (norm.kind, norm.placement, norm.shifted) != ("rms", "pre", False):
+        return f"the norm is {norm.kind}, {norm.placement}"
+    if config.qkv_bias != config.out_bias or config.value_width != config.head_width:
+        return "biases or widths differ inside a layer"
+    if not isinstance(encoding, RoPE.Config) or not isinstance(config.layers, int):
+        return f"positions are {encoding.kind}" if isinstance(config.layers, int) else "layers are of several kinds"
+    if encoding.layout != "half" or encoding.rotary_width not in (None, config.head_width):
+        return "heads are not turned as Llama's are"
+    return None
+
+
+def describe(config: TransformerConfig, longest: int) -> dict[str, Any]:
+    """config.json. longest: tokens of a row it was trained on."""
+    if why_not_llama(config) is not None or not isinstance(encoding := config.encoding, RoPE.Config):
+        return {"model_type": MODEL_TYPE, "trained_length": longest, "model": config.model_dump(mode="json")}
+    scaling, theta = to_hf_v4(encoding.scaling, encoding.base, config.head_width)
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": config.vocabulary,
+        "hidden_size": config.width,
+        "intermediate_size": config.hidden,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.key_heads,
+        "head_dim": config.head_width,
+        "hidden_act": "silu",
+        "rms_norm_eps": config.norm.eps,
+        "attention_bias": config.qkv_bias,
+        "mlp_bias": config.mlp_bias,
+        "tie_word_embeddings": config.tie,
+        "max_position_embeddings": longest,
+        "rope_parameters": to_hf(encoding.scaling, encoding.base, config.head_width),
+        "rope_theta": theta,
+        **({} if scaling is None else {"rope_scaling": scaling}),
+        "dtype": "float32",
+        "torch_dtype": "float32",
+    }
+
+
+def named(config: TransformerConfig, ours: str) -> Source:
+    """What a tensor of ours is called in the files, in several parts where they hold it so."""
+    if why_not_llama(config) is not None:
+        return Source((ours,))
+    apart = {f"{BLOCK}.attention.{letter}": f"{LAYER}.self_attn.{letter}_proj" for letter in "qkv"}
+    apart |= {f"{BLOCK}.mlp.gate": f"{LAYER}.mlp.gate_proj", f"{BLOCK}.mlp.up": f"{LAYER}.mlp.up_proj"}
+    return sources(NAMES if config.fused else {**NAMES, **ATTENTION, **apart}, {}, ours)
+
+
+def is_native(path: Path) -> bool:
+    config = path / "config.json"
+    return config.is_file() and read_json(config).get("model_type") == MODEL_TYPE
+
+
+def load_native(path: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
+    """A model that says `model_type: ropewalk`."""
+    said, where = read_json(path / "config.json"), str(path / "config.json")
+    try:
+        config = TransformerConfig.model_validate(said.get("model"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadInput(
+            where, ".".join(("model", *map(str, first["loc"]))), first["msg"], "correct the config"
+        ) from None
+    weights = open_weights(path)
+    with torch.device("meta"):
+        model = Transformer(config)
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    missing = [name for name in wanted if name not in weights.names]
+    spare = [name for name in weights.names if name not in wanted]
+    if missing or spare:
+        problem = f"{few(missing)} is missing" if missing else f"{few(spare)} belongs to no part of the model"
+        raise BadInput(path, "tensors", problem, "the files are not this model's")
+    state = {}
+    for name, shape in wanted.items():
+        if weights.shape(name) != shape:
+            raise BadInput(path, name, f"has shape {weights.shape(name)}, the config says {shape}", "one is wrong")
+        tensor = weights.read(name)
+        state[name] = tensor.to(device=device, dtype=dtype or tensor.dtype)
+    model.load_state_dict(state, assign=True)
+    return model.eval()

@@ -1,0 +1,114 @@
+"""`ropewalk estimate`: what a recipe would cost on a mesh of any size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.train.estimate import Estimate
+
+EPILOG = examples(
+    "ropewalk estimate recipes/decoder.yaml --mesh dp=4",
+    "ropewalk estimate recipes/decoder.yaml --mesh dp=2,cp=2 --device h100",
+)
+
+
+@guarded
+def estimate(
+    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file.")],
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
+    mesh: Annotated[str, typer.Option(help="Sides of the mesh: dp=128,tp=8,cp=4 (also dp_replicate).")] = "dp=1",
+    device: Annotated[str | None, typer.Option(help="a100, h100, h200 or b200: whether it fits, time, price.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Count what one rank would hold, compute and send, without the machines.
+
+    The code that trains is run on tensors that have only shapes, in a process group of that many ranks that exchanges
+    nothing. With --device it also says how long and how dear, and where it does not fit, the smallest change that does
+    (exit code 1). Times assume 45 % of the stated speed and say nothing about stragglers or restarts.
+    """
+    from ropewalk.overrides import load
+    from ropewalk.train.config import Recipe
+    from ropewalk.train.estimate import estimate as count
+    from ropewalk.train.estimate import mesh_of, smaller
+
+    recipe = load(Recipe, file, changes or [])
+    sides, ranks = mesh_of(mesh)
+    found = count(recipe, sides, ranks, device)
+    better = smaller(recipe, sides, ranks, device) if device is not None and found.fits is False else None
+    if json:
+        change = None if better is None else {"change": better[0], **_data(better[1])}
+        write_json({**_data(found), "smallest_change": change})
+    else:
+        _say(found, quiet)
+        if found.fits is False:
+            write("")
+            write(f"It fits with {better[0]}." if better else "Nothing tried makes it fit: use more or larger devices.")
+    if found.fits is False:
+        raise typer.Exit(WRONG)
+
+
+def _data(found: Estimate) -> dict[str, Any]:
+    from ropewalk.train.estimate import memory_of
+
+    return {
+        "ranks": found.ranks,
+        "parameters": found.parameters,
+        "steps": found.cut.steps,
+        "batch_tokens": found.cut.batch,
+        "passes": found.cut.passes,
+        "memory": memory_of(found.measured),
+        "flops_of_a_rank": found.measured.flops,
+        "traffic": [traffic.__dict__ for traffic in found.measured.traffic],
+        "device": found.device,
+        "fits": found.fits,
+        "step_seconds": found.step_seconds,
+        "hours": found.hours,
+        "dollars": found.dollars,
+        "planned_in_seconds": round(found.measured.seconds, 1),
+    }
+
+
+def _say(found: Estimate, quiet: bool) -> None:
+    from ropewalk.train.estimate import memory_of
+
+    cut, measured = found.cut, found.measured
+    fits = {None: "", True: f", fits {found.device}", False: f", does not fit {found.device}"}[found.fits]
+    weights = f"{found.parameters / 1e9:,.2f} B" if found.parameters >= 1e9 else f"{found.parameters / 1e6:,.1f} M"
+    write(f"{weights} weights on {found.ranks:,} ranks: {size(measured.peak)} a rank{fits}")
+    write(f"{cut.steps:,} steps of {cut.batch:,} tokens, {cut.passes} passes of {cut.micro} x {cut.length:,} a rank")
+    if found.step_seconds is not None and found.hours is not None and found.dollars is not None:
+        days = f"{found.hours / 24:,.1f} days" if found.hours > 48 else f"{found.hours:,.1f} hours"
+        write(f"{found.step_seconds:,.2f} s a step, {days}, about {found.dollars:,.0f} dollars")
+    if quiet:
+        return
+    write("")
+    write_table(("memory of a rank", ""), [(part, size(held)) for part, held in memory_of(measured).items()])
+    write("")
+    rows = [
+        (
+            each.axis,
+            each.operation,
+            f"{each.calls:,}",
+            size(each.bytes),
+            f"{found.message_seconds.get(each.axis, 0):.2f} s",
+        )
+        for each in measured.traffic
+    ]
+    headings = ("messages on", "which", "calls", "bytes", "all of the side")
+    write_table(headings if found.device else headings[:-1], rows if found.device else [row[:-1] for row in rows])
+    write("")
+    write(f"{measured.flops / 1e12:,.2f} TFLOP a rank in what was counted; counted in {measured.seconds:.1f} s")
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:,.0f} {unit}"
+        count /= 1024
+    return f"{count:,.2f} GiB"

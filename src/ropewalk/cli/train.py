@@ -1,0 +1,125 @@
+"""`ropewalk train`: a recipe, run."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.cli.output import Json, Quiet, examples, guarded, note, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.train.config import Recipe
+    from ropewalk.train.run import Result
+
+INTERRUPTED = 130
+
+EPILOG = examples(
+    "ropewalk train recipes/decoder.yaml --fast                 # seconds: does every part work?",
+    "ropewalk train recipes/decoder.yaml --dry-run              # what it would cost",
+    "ropewalk train recipes/decoder.yaml --fast model.encoding=alibi --out runs/alibi",
+)
+
+
+@guarded
+def train(
+    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file.")],
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
+    out: Annotated[str | None, typer.Option(metavar="DIR", help="The run's folder; else runs/NAME.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest whole checkpoint.")] = False,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Two steps of a small copy: train, save, resume, measure.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and do nothing.")] = False,
+    allow_drift: Annotated[
+        bool, typer.Option("--allow-drift", help="Resume though the recipe, data or versions differ.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train what a recipe says.
+
+    One process trains alone; `torchrun --nproc-per-node 8 -m ropewalk train ...` on eight, laid out by the recipe's
+    mesh. Everything goes into the run's folder: metrics.jsonl is the record. Ctrl-C or SIGTERM saves and stops, and
+    --resume goes on as if nothing had happened.
+    """
+    from ropewalk.overrides import load
+    from ropewalk.train.config import Recipe
+
+    recipe = load(Recipe, file, changes or [])
+    if dry_run:
+        _say_cost(recipe, json)
+        return
+    folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
+    result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
+    if result is None:
+        return
+    if json:
+        write_json({"out": str(result.out), "step": result.step, "steps": result.steps, "valid": result.valid})
+    elif not quiet:
+        _say(result)
+    if not result.finished:
+        note(f"stopped at step {result.step:,} of {result.steps:,}; go on with --resume")
+        raise typer.Exit(INTERRUPTED if result.signal == signal.SIGINT else 0)
+
+
+def _run(
+    recipe: Recipe, folder: Path, resume: bool, fast: bool, allow_drift: bool, device: str, *, shown: bool
+) -> Result | None:
+    """What came of it, on the first rank."""
+    import os
+    import shutil
+
+    if fast:
+        from ropewalk.train.fast import fast as run_fast
+
+        if int(os.environ.get("RANK", "0")) == 0:
+            shutil.rmtree(folder, ignore_errors=True)
+        result = run_fast(recipe, folder, device=device, shown=shown)
+    else:
+        from ropewalk.train.run import train as run
+
+        result = run(recipe, folder, resume=resume, allow_drift=allow_drift, device=device, shown=shown)
+    return result if int(os.environ.get("RANK", "0")) == 0 else None
+
+
+def _say(result: Result) -> None:
+    valid = result.valid
+    said = f"validation {valid['loss']:.4f} nats per token" if valid else "not measured"
+    if bits := valid.get("bits_per_byte"):
+        said += f", {bits:.4f} bits per byte"
+    write(f"step {result.step:,} of {result.steps:,}: {said}")
+    if valid.get("by_position"):
+        shown = [(f"{part['from']:,}", f"{part['loss']:.4f}") for part in valid["by_position"]]
+        write("")
+        write_table(("from position", "loss"), shown)
+    write("")
+    write(f"record     {result.out / 'metrics.jsonl'}")
+    if result.export is not None:
+        write(f"model      {result.export}")
+
+
+def _say_cost(recipe: Recipe, json: bool) -> None:
+    from ropewalk.train.estimate import dry_run
+
+    found: dict[str, Any] = dry_run(recipe)
+    if json:
+        write_json(found)
+        return
+    from ropewalk.cli.estimate import size
+    from ropewalk.overrides import to_yaml
+
+    write(to_yaml(found["recipe"]))
+    memory = [(f"memory, {part}", size(count)) for part, count in found["memory"].items()]
+    rows = [
+        ("parameters", f"{found['parameters']:,}"),
+        ("steps", f"{found['steps']:,} of {found['rows']} rows in {found['passes']} passes"),
+        ("operations of a step", f"{found['flops']['step'] / 1e12:,.2f} TFLOP"),
+        *memory,
+        ("matrix products here", f"{found['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s measured"),
+        ("time", f"about {found['hours']:,.2f} hours, at 30 % of that"),
+    ]
+    write_table(("one process, this machine", ""), rows)

@@ -1,0 +1,187 @@
+"""What a recipe would cost on a mesh of any size, before a machine is rented.
+
+Memory, messages and operations of one rank are counted by running the code that trains on tensors without memory, in a
+process group that exchanges nothing. Time is made from these by a device's stated speeds: messages that FSDP can hide
+behind computation count where they are longer than it, those of tensor and context parallelism in full.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ropewalk.distributed.fake import Measured, measure
+from ropewalk.distributed.world import MeshConfig
+from ropewalk.models.config import TransformerConfig
+from ropewalk.overrides import either
+from ropewalk.train.config import Recipe
+from ropewalk.train.cost import forward_flops, gemm_peak, step_flops
+from ropewalk.train.devices import DEVICES, HELD_BACK, REACHED, Device
+from ropewalk.train.objective import Learner
+from ropewalk.train.optim import optimizers
+from ropewalk.train.sizes import Sizes, sizes
+
+MOST_PASSES = 2
+"""Of a step that are run: a third costs what the second does."""
+ALONE = 0.3
+"""Share of this machine's measured matrix speed that a step is taken to reach."""
+
+
+class Estimate(NamedTuple):
+    recipe: Recipe
+    ranks: int
+    cut: Sizes
+    parameters: int
+    measured: Measured
+    device: str | None
+    step_seconds: float | None
+    compute_seconds: float | None
+    message_seconds: dict[str, float]
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.device is None else self.measured.peak <= HELD_BACK * DEVICES[self.device].memory
+
+    @property
+    def hours(self) -> float | None:
+        return None if self.step_seconds is None else self.step_seconds * self.cut.steps / 3600
+
+    @property
+    def dollars(self) -> float | None:
+        if self.hours is None or self.device is None:
+            return None
+        return self.hours * self.ranks * DEVICES[self.device].dollars
+
+
+def mesh_of(text: str) -> tuple[MeshConfig, int]:
+    """`dp=128,tp=8,cp=4` as a mesh, and how many ranks it has. dp is dp_shard."""
+    names = {"dp": "dp_shard", "dp_shard": "dp_shard", "dp_replicate": "dp_replicate", "tp": "tp", "cp": "cp"}
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        key, _, value = part.partition("=")
+        if key.strip() not in names or not value.strip().isdigit() or int(value) < 1:
+            raise ValueError(f"--mesh {text!r}: {part!r} is no side of a mesh; write for example dp=128,tp=8,cp=4")
+        given[names[key.strip()]] = int(value)
+    return MeshConfig(**{"dp_shard": 1, **given}), math.prod(given.values())
+
+
+def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = None) -> Estimate:
+    if device is not None and device not in DEVICES:
+        raise ValueError(f"no device {device!r}; there are {either(list(DEVICES))}")
+    train, model = recipe.train, recipe.model
+    sides = mesh.sizes(ranks)
+    cut = sizes(train, recipe.data.length, sides[0] * sides[1])
+    passes = min(cut.passes, MOST_PASSES)
+    found = measure(
+        lambda: Learner(model),
+        mesh,
+        ranks,
+        rows=cut.micro,
+        length=cut.length,
+        micro=passes,
+        precision=train.precision,
+        recompute=train.recompute,
+        optimizer=lambda made: optimizers(train.optimizer, made, train.peak(model.width)),
+        loss=lambda made, batch, draw, _: made(
+            batch.tokens, batch.at, batch.target, source=batch.source, source_at=batch.source_at, draw=draw
+        ),
+    )
+    compute, messages, step = None, {}, None
+    if device is not None:
+        compute, messages = seconds(found, DEVICES[device], train.precision, mesh, cut.passes / passes)
+        hidden = sum(messages.get(axis, 0.0) for axis in ("fsdp", "dp_replicate"))
+        step = max(compute, hidden) + sum(messages.values()) - hidden
+    return Estimate(recipe, ranks, cut, count(model), found, device, step, compute, messages)
+
+
+def seconds(
+    found: Measured, device: Device, precision: str, mesh: MeshConfig, times: float
+) -> tuple[float, dict[str, float]]:
+    """Of computing, and of the messages on each side of the mesh. times: passes of a step over those that were run."""
+    compute = times * found.flops / (REACHED * (device.bfloat16 if precision == "bfloat16" else device.float32))
+    messages: dict[str, float] = {}
+    for traffic in found.traffic:
+        # The innermost side lies in one machine as long as it fits; what lies around it does not.
+        near = {"tp": mesh.tp, "cp": mesh.tp * mesh.cp}.get(traffic.axis, found.ranks) <= device.beside
+        spent = times * traffic.bytes / (device.near if near else device.far)
+        messages[traffic.axis] = messages.get(traffic.axis, 0.0) + spent
+    return compute, messages
+
+
+def count(model: TransformerConfig) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in Learner(model).parameters())
+
+
+def smaller(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str) -> tuple[str, Estimate] | None:
+    """The smallest change after which it fits, in words as they are typed, and the estimate with it."""
+    for words, changed, other, more in _changes(recipe, mesh, ranks):
+        try:
+            found = estimate(changed, other, more, device)
+        except ValueError:
+            continue  # the model does not divide so
+        if found.fits:
+            return words, found
+    return None
+
+
+def _changes(recipe: Recipe, mesh: MeshConfig, ranks: int) -> Iterator[tuple[str, Recipe, MeshConfig, int]]:
+    sides = mesh.sizes(ranks)
+    cut = sizes(recipe.train, recipe.data.length, sides[0] * sides[1])
+    spare = recipe
+    words: list[str] = []
+    if not recipe.train.recompute:
+        spare = spare.model_copy(update={"train": spare.train.model_copy(update={"recompute": True})})
+        words.append("train.recompute=true")
+        yield words[-1], spare, mesh, ranks
+    if cut.micro > 1:
+        micro = cut.length
+        spare = spare.model_copy(update={"train": spare.train.model_copy(update={"micro": micro})})
+        words.append(f"train.micro={micro}")
+        yield " ".join(words), spare, mesh, ranks
+    for side in ("dp_shard", "cp", "tp"):
+        for times in (2, 4, 8):
+            grown = {"dp_shard": sides[1], side: times * (sides[1] if side == "dp_shard" else getattr(mesh, side))}
+            text = ",".join(
+                f"{name}={size}"
+                for name, size in {
+                    "dp_replicate": mesh.dp_replicate, "dp": grown["dp_shard"],
+                    "cp": grown.get("cp", mesh.cp), "tp": grown.get("tp", mesh.tp),
+                }.items()
+                if size > 1
+            )  # fmt: skip
+            other = MeshConfig(**{**mesh.model_dump(), **grown})
+            yield " ".join([*words, f"--mesh {text}"]), spare, other, ranks * times
+
+
+def dry_run(recipe: Recipe) -> dict[str, Any]:
+    """What the recipe would cost on this machine, in one process."""
+    cut = sizes(recipe.train, recipe.data.length, 1)
+    alone = recipe.model_copy(update={"mesh": MeshConfig()})
+    found = estimate(alone, MeshConfig(dp_shard=1), 1)
+    source = getattr(recipe.data, "source_length", None)
+    flops = step_flops(recipe.model, cut.rows, cut.length, source)
+    peak = gemm_peak(recipe.train.precision)
+    return {
+        "recipe": recipe.model_dump(mode="json"),
+        "parameters": found.parameters,
+        "steps": cut.steps,
+        "rows": cut.rows,
+        "passes": cut.passes,
+        "flops": {
+            "step": flops,
+            "forward of a row": forward_flops(recipe.model, cut.length, source or cut.length),
+        },
+        "memory": memory_of(found.measured),
+        "peak_flops_per_second": peak,
+        "hours": flops * cut.steps / (ALONE * peak) / 3600,
+    }
+
+
+def memory_of(found: Measured) -> dict[str, int]:
+    """Bytes of one rank, by part, and at the peak."""
+    parts = ("parameters", "gradients", "optimizer", "activations", "peak")
+    return {part: getattr(found, part) for part in parts}

@@ -1,0 +1,76 @@
+"""`--fast`: a recipe in seconds, to see that every part of it works before it is given hours.
+
+The same code on a small model, short rows and two steps: train one, save, go on from the checkpoint, train the other,
+measure, export. Where the recipe's data is not there yet, the text that comes with ropewalk stands in for it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ropewalk.data.config import PairsData, TaskData
+from ropewalk.data.sample import sample
+from ropewalk.distributed.world import World
+from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
+from ropewalk.train.config import Recipe, TrainConfig
+from ropewalk.train.run import Result, train
+
+WIDTH, HEADS, HEAD_WIDTH, HIDDEN, LENGTH, LAYERS = 64, 4, 16, 128, 64, 2
+
+
+def fast(recipe: Recipe, out: str | Path, *, device: str = "cpu", shown: bool = False) -> Result:
+    world = World.start(recipe.mesh, device=device)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            small = smaller(recipe, Path(folder), world.dp_size * max(1, world.cp_size))
+            train(small, out, world=world, until=1)
+            return train(small, out, world=world, resume=True, shown=shown)
+    finally:
+        world.stop()
+
+
+def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
+    data: Any = recipe.data
+    length = min(LENGTH, data.length)
+    changes: dict[str, Any] = {"length": length}
+    if isinstance(data, PairsData):
+        changes["source_length"] = min(LENGTH, data.source_length)
+    if not isinstance(data, TaskData) and not Path(data.path).exists():
+        changes["path"] = str(sample(data.kind, folder))
+    data = data.model_copy(update=changes)
+    train = recipe.train.model_dump()
+    # Compiling takes minutes, and is the one part that is left out.
+    train |= {"compile": False, "tokens": None, "steps": 2, "batch": 2 * ranks * length, "micro": ranks * length}
+    train |= {"evaluate": {"tokens": 4 * ranks * length}, "save": {**train["save"], "every": 1}}
+    return Recipe(
+        model=smaller_model(recipe.model, length), data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh
+    )
+
+
+def smaller_model(model: TransformerConfig, length: int) -> TransformerConfig:
+    """Of the same kind: every option stays, sizes shrink, layers are one round of the pattern or two."""
+    given = model.model_dump(exclude_unset=True)
+    heads = min(HEADS, model.heads)
+    sizes = {"width": min(WIDTH, model.width), "heads": heads, "head_width": min(HEAD_WIDTH, model.head_width)}
+    sizes |= {"key_heads": max(1, heads * model.key_heads // model.heads), "hidden": min(HIDDEN, model.hidden)}
+    for derived in ("value_width", "vocabulary"):
+        given.pop(derived, None)
+    layers = model.layers
+    if isinstance(layers, Stacks):
+        fewer: Any = {"encoder": _fewer(layers.encoder), "decoder": _fewer(layers.decoder)}
+    else:
+        fewer = _fewer(layers)
+    encoding = dict(given["encoding"]) if "encoding" in given else {}
+    if encoding.get("rotary_width"):
+        encoding["rotary_width"] = min(encoding["rotary_width"], sizes["head_width"])
+    return TransformerConfig.model_validate(
+        {**given, **sizes, "layers": fewer, **({"encoding": encoding} if encoding else {})}
+    )
+
+
+def _fewer(layers: int | LayerPattern) -> Any:
+    if isinstance(layers, int):
+        return min(LAYERS, layers)
+    return {**layers.model_dump(), "count": min(layers.count, max(LAYERS, len(set(layers.pattern))))}

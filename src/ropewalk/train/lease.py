@@ -1,0 +1,227 @@
+"""Whose run a folder is: one live holder at a time, with an epoch that fences out every earlier one.
+
+    RUN/lease.json    {"epoch", "token", "host", "boot", "space", "pid", "started"}; touched while the holder lives
+
+A launcher that is killed leaves its workers training (they are in sessions of their own). When the run is started
+again the dead launcher's lease is taken over with the next epoch, and a worker of the old one that comes to commit a
+checkpoint finds that the epoch is not its own. On one machine a holder is alive if its process is; on another, if the
+file was touched of late. No decision rests on the clocks of two machines agreeing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ropewalk.train import ranks
+
+NAME = "lease.json"
+BEAT = 5.0
+"""Seconds between two touches; a holder on another machine that misses four of them in a row is dead."""
+PATIENCE = 0.8
+"""Seconds in which a holder that is being killed may still go."""
+PR_SET_PDEATHSIG = 1
+
+
+class LeaseTaken(RuntimeError):
+    """Another live run has the folder."""
+
+
+class LeaseLost(RuntimeError):
+    """The folder belongs to a later run; nothing may be written to it."""
+
+
+class Lease:
+    """Held by rank 0 for all; entered and left by all ranks together."""
+
+    def __init__(self, folder: Path, world: object | None = None) -> None:
+        self.folder, self.file = Path(folder), Path(folder) / NAME
+        self.epoch = 0
+        self.token = ""
+        self._ranks = ranks.shared()
+        self._opened: int | None = None
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.epoch, self.token = self._ranks.on_first(self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._ranks.first and self._opened is not None:
+            with _only_one(self.folder):
+                if self._holds():
+                    _put(self.file, {"epoch": self.epoch})
+            os.close(self._opened)
+            self._opened = None
+
+    def check(self) -> None:
+        """Before anything in the folder is made to count."""
+        if not self._holds():
+            now = _read(self.file)
+            raise LeaseLost(
+                f"{self.folder} was epoch {self.epoch} here and is now {_spoken(now)}; this process writes no more to "
+                "it. Two runs were started on one folder, or this one outlived its launcher"
+            )
+
+    def _holds(self) -> bool:
+        now = _read(self.file)
+        return now.get("epoch") == self.epoch and now.get("token") == self.token
+
+    def _take(self) -> tuple[int, str]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        limit = time.monotonic() + PATIENCE
+        while self._live(before := _read(self.file)):
+            if time.monotonic() > limit:
+                raise LeaseTaken(
+                    f"{self.folder} belongs to a run that is alive: {_spoken(before)}; end that one first, or write "
+                    "--out ANOTHER_FOLDER"
+                )
+            time.sleep(0.1)
+        with _only_one(self.folder):
+            if (now := _read(self.file)) != before:
+                raise LeaseTaken(f"{self.folder} was taken in this moment: {_spoken(now)}")
+            self.epoch, self.token = int(before.get("epoch", 0)) + 1, uuid.uuid4().hex
+            _put(self.file, {"epoch": self.epoch, "token": self.token, **_self()})
+            self._opened = os.open(self.file, os.O_RDWR)
+        threading.Thread(target=self._beat, name="lease", daemon=True).start()
+        return self.epoch, self.token
+
+    def _beat(self) -> None:
+        # By descriptor: if the file was replaced, the one that is touched is nobody's.
+        while not self._ended.wait(BEAT):
+            if (opened := self._opened) is not None:
+                os.utime(opened)
+
+    def _live(self, holder: dict[str, Any]) -> bool:
+        if "pid" not in holder:
+            return False
+        here = _self()
+        if all(holder.get(key) == here[key] for key in ("host", "boot", "space")):
+            return _started(holder["pid"]) == holder["started"]
+        if holder.get("host") == here["host"] and holder.get("boot") != here["boot"]:
+            return False
+        try:
+            touched = self.file.stat().st_mtime_ns
+            if abs(time.time() - touched / 1e9) < 4 * BEAT:
+                return True
+            # It looks old by our clock: watched for as long as it takes to be sure.
+            time.sleep(2 * BEAT)
+            return self.file.stat().st_mtime_ns != touched
+        except FileNotFoundError:
+            return False
+
+
+def die_with_parent() -> None:
+    """A worker of torchrun ends when torchrun does, however that ends. Other processes may outlive their shell."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    parent = os.getppid()
+    if not _is_python(parent):
+        os._exit(128 + signal.SIGTERM)  # the launcher went before we came to this line, and another took us over
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def poll() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=poll, name="parent", daemon=True).start()
+
+
+def _self() -> dict[str, Any]:
+    """This process: no other has or had the same."""
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "boot": _boot(), "space": _space(), "pid": pid, "started": _started(pid)}
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _space() -> str:
+    """Where process numbers count: two containers on one machine have each their own."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> int | None:
+    """When a process started, in ticks since the machine did; None where there is no such process."""
+    try:
+        after = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if after[0] in "ZX" else int(after[19])
+
+
+def _is_python(pid: int) -> bool:
+    """As torchrun is, and what inherits its children is not. True where one cannot know."""
+    try:
+        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return True
+
+
+def _spoken(holder: dict[str, Any]) -> str:
+    if "pid" not in holder:
+        return f"epoch {holder['epoch']}, ended" if "epoch" in holder else "nobody's"
+    return f"epoch {holder['epoch']}, process {holder['pid']} on {holder.get('host')}"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise LeaseTaken(f"{file} is not what a run writes there; if no run is alive, remove it") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _put(file: Path, content: dict[str, Any]) -> None:
+    partial = file.with_name(f"{file.name}.part")
+    with partial.open("w", encoding="utf-8") as stream:
+        json.dump(content, stream)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.replace(file)
+
+
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Among those that would change the lease at the same time."""
+    opened = os.open(folder / f"{NAME}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    limit = time.monotonic() + PATIENCE
+    try:
+        while True:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise LeaseTaken(f"{folder}: another process is taking it") from None
+                time.sleep(0.05)
+        yield
+    finally:
+        os.close(opened)

@@ -1,0 +1,91 @@
+"""A Transformer as it learns: its forward pass is the loss, so that sharding wraps the one call that is made.
+
+    decoder          -sum log p(next token)
+    encoder          -sum log p(masked token)
+    encoder-decoder  -sum log p(next token of the target | source)
+
+Sums, not means: whoever calls divides by the number of targets of the whole step, over all passes and all ranks, so a
+step is the same however it is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from ropewalk.data.batch import IGNORE, Batch
+from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.nn import Draw
+from ropewalk.positions import Positions
+
+LOGITS = 1 << 26
+"""Logits held at once; a larger batch goes through the output map in pieces, each computed again on the way back."""
+
+
+class Learner(Transformer):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        self.pieces: Callable[..., Tensor] = loss_of_piece
+        """What computes the loss of a piece: compiled where the blocks are."""
+
+    def forward(  # pyrefly: ignore[bad-override]  the loss is what a learner answers
+        self,
+        tokens: Tensor,
+        at: Positions,
+        target: Tensor,
+        *,
+        source: Tensor | None = None,
+        source_at: Positions | None = None,
+        draw: Draw | None = None,
+        smoothing: float = 0.0,
+        each: bool = False,
+    ) -> Tensor:
+        """The sum of the losses, a float32 number; each: those of the tokens, (B, L), 0 where nothing is asked."""
+        x = self.hidden(tokens, at, source=source, source_at=source_at, draw=draw).flatten(0, 1)
+        if self.config.scale_output:
+            x = x * self.config.width**-0.5
+        if self.transform is not None:
+            x = self.transform(x)
+        weight = self.tokens.weight if self.head is None else self.head.weight
+        settings = (self.output_bias, self.config.output_cap, smoothing, "none" if each else "sum")
+        rows = max(1, LOGITS // weight.shape[0])
+        if len(x) <= rows or not torch.is_grad_enabled():
+            found = [
+                self.pieces(part, weight, wanted, *settings)
+                for part, wanted in zip(x.split(rows), target.flatten().split(rows), strict=True)
+            ]
+        else:
+            found = [
+                checkpoint(self.pieces, part, weight, wanted, *settings, use_reentrant=False)
+                for part, wanted in zip(x.split(rows), target.flatten().split(rows), strict=True)
+            ]
+        return torch.cat(found).view(target.shape) if each else torch.stack(found).sum()
+
+
+def loss_of_piece(
+    x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, cap: float | None, smoothing: float, reduction: str
+) -> Tensor:
+    settings: dict[str, Any] = {"reduction": reduction, "ignore_index": IGNORE, "label_smoothing": smoothing}
+    # Weights that a sharded model holds in bfloat16 give logits in it; autocast sums their exponentials in float32.
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=torch.bfloat16 in (x.dtype, weight.dtype)):
+        if cap is None:
+            return F.linear_cross_entropy(x, weight, target, linear_bias=bias, **settings)
+        logits = F.linear(x, weight, bias).float()
+        return F.cross_entropy(cap * torch.tanh(logits / cap), target, **settings)
+
+
+def targets(batch: Batch) -> Tensor:
+    """How many tokens are asked for."""
+    return (batch.target != IGNORE).sum()
+
+
+def draw_of(batch: Batch, seed: int, step: int) -> Draw:
+    """What dropout's coins depend on. Seed and step are mixed into the sample numbers, as a tensor: numbers of the
+    host would be constants of a compiled graph, and every step another graph."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
+    return Draw(0, 0, batch.sample * 0x2545F4914F6CDD1D + (mixed - 2**64 if mixed >= 2**63 else mixed))

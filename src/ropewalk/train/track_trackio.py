@@ -1,0 +1,20 @@
+"""Records of a run to trackio (local, no account), and the pattern for any other tracker: make(run, recipe) -> log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ropewalk.train.metrics import Tracker
+
+
+def make(run: str, recipe: dict[str, Any]) -> Tracker:
+    import trackio
+
+    started = trackio.init(project="ropewalk", name=run, config=recipe, resume="allow")
+
+    def log(record: dict[str, Any]) -> None:
+        numbers = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "step"}
+        prefix = "valid/" if record.get("kind") == "valid" else ""
+        started.log({prefix + key: value for key, value in numbers.items()}, step=record.get("step"))
+
+    return log

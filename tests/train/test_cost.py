@@ -1,0 +1,41 @@
+"""Operations counted by formula against torch's own counter on the real passes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from ropewalk.models import Transformer, preset
+from ropewalk.train.cost import forward_flops, gemm_peak, step_flops
+
+
+@pytest.mark.parametrize("name", ["llama", "bert", "gpt2", "vaswani2017"])
+def test_forward(name: str) -> None:
+    config = preset(name, vocabulary=64, width=64, heads=4, key_heads=2, head_width=16, hidden=96, layers=2)
+    model = Transformer(config).eval()
+    rows, length = 2, 48
+    tokens = torch.randint(0, 64, (rows, length))
+    inputs = {"source": tokens[:, :32]} if config.stack == "encoder-decoder" else {}
+    # Torch counts a causal product whole.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(tokens, **inputs)
+    said = forward_flops(config, length, 32)
+    causal = "decoder" in config.stack
+    extra = 0.0
+    if causal:
+        layers = len(config.layer_kinds("decoder"))
+        extra = layers * 2.0 * (length * length / 2) * config.heads * 2 * config.head_width
+    assert counter.get_total_flops() == pytest.approx(rows * (sum(said.values()) + extra), rel=1e-3)
+    assert step_flops(config, rows, length, 32) == 3 * rows * sum(said.values())
+
+
+def test_a_window_is_seen_and_no_more() -> None:
+    whole = forward_flops(preset("llama", layers=4), 4096, 4096)
+    some = forward_flops(preset("llama", layers=4, window=512), 4096, 4096)
+    assert some["scores"] == pytest.approx(whole["scores"] * 512 / 2048)
+
+
+def test_the_peak_is_a_speed() -> None:
+    assert 1e8 < gemm_peak("float32", size=256) < 1e15

@@ -1,0 +1,50 @@
+"""What may differ when a run is resumed, and what may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ropewalk.train.config import Recipe
+from ropewalk.train.drift import Drift, check_drift
+from tests.train import small_recipe
+
+VERSIONS = {"torch": "2.13.0", "python": "3.11.7"}
+
+
+def facts(recipe: Recipe, data: str = "abc", **versions: str) -> dict[str, object]:
+    return {"recipe": recipe.model_dump(mode="json"), "data": data, "versions": VERSIONS | versions}
+
+
+def test_the_same() -> None:
+    saved = facts(small_recipe.recipe()) | {"step": 4, "bad": []}
+    assert check_drift(saved, facts(small_recipe.recipe())) == []
+
+
+def test_every_difference_is_listed() -> None:
+    saved = facts(small_recipe.recipe())
+    now = facts(small_recipe.recipe(optimizer={"kind": "adamw", "lr": 0.5}, seed=3), data="abd", torch="2.14.0")
+    with pytest.raises(Drift) as found:
+        check_drift(saved, now)
+    assert found.value.differences == [
+        "recipe.train.optimizer.lr: was None, is 0.5",
+        "recipe.train.seed: was 0, is 3",
+        "data: was 'abc', is 'abd'",
+        "versions.torch: was '2.13.0', is '2.14.0'",
+    ]
+    assert "--allow-drift" in str(found.value)
+    assert len(check_drift(saved, now, allow=True)) == 4
+
+
+def test_where_and_how_often_may_differ() -> None:
+    recipe = small_recipe.recipe().model_dump()
+    saved = facts(small_recipe.recipe())
+    recipe["mesh"]["tp"] = 2
+    recipe["train"]["micro"] = 32
+    recipe["train"]["save"]["every"] = 100
+    recipe["train"]["faults"]["hang"] = 5.0
+    assert check_drift(saved, facts(Recipe.model_validate(recipe))) == []
+
+
+def test_what_an_older_checkpoint_has_not() -> None:
+    with pytest.raises(Drift, match="data: was 'absent', is 'abc'"):
+        check_drift({"recipe": {}, "versions": {}}, {"data": "abc"})

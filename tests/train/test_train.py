@@ -1,0 +1,189 @@
+"""Runs from end to end on one process: what is learned, what a stop leaves, and what resuming makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ropewalk.overrides import load
+from ropewalk.train import loop
+from ropewalk.train.config import Recipe
+from ropewalk.train.drift import Drift
+from ropewalk.train.faults import Fault
+from ropewalk.train.metrics import read
+from ropewalk.train.run import train
+
+REPOSITORY = Path(__file__).parents[2]
+RECIPES = sorted((REPOSITORY / "recipes").glob("*.yaml"))
+SMALL = [
+    *("model.width=32", "model.heads=2", "model.layers=2", "model.hidden=64", "data.kind=task", "data.task=copy"),
+    *("data.length=24", "train.steps=12", "train.batch=96", "train.save.every=4", "train.evaluate.every=6"),
+    *("train.evaluate.tokens=480", "train.schedule.warmup=3", "model.dropout.residual=0.1"),
+]
+
+
+def recipe(*changes: str) -> Recipe:
+    return load(Recipe, None, [*SMALL, *changes])
+
+
+def losses(out: Path) -> list[float]:
+    return [record["loss"] for record in read(out / "metrics.jsonl")["train"]]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "export" / "model.safetensors")
+
+
+def same(a: Path, b: Path) -> bool:
+    one, other = weights(a), weights(b)
+    return losses(a) == losses(b) and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_leaves_what_it_says(tmp_path: Path) -> None:
+    result = train(recipe(), tmp_path / "a")
+    assert result.finished
+    assert len(set(losses(tmp_path / "a"))) == 12
+    records = read(tmp_path / "a" / "metrics.jsonl")
+    assert [record["step"] for record in records["train"]] == list(range(1, 13))
+    assert [record["step"] for record in records["valid"]] == [6, 12]
+    assert result.valid["tokens"] > 0
+    assert load(Recipe, tmp_path / "a" / "recipe.yaml").train == recipe().train
+    assert sorted(path.name for path in (tmp_path / "a" / "checkpoints").iterdir()) == [
+        "step-00000008",
+        "step-00000012",
+    ]
+
+
+@pytest.mark.parametrize("asynchronous", ["true", "false"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, asynchronous: str, optimizer: str) -> None:
+    plan = recipe(f"train.save.asynchronous={asynchronous}", f"train.optimizer.kind={optimizer}")
+    train(plan, tmp_path / "whole")
+    for until in (3, 4, 9):
+        assert not train(plan, tmp_path / "cut", resume=True, until=until).finished
+    assert train(plan, tmp_path / "cut", resume=True).finished
+    assert same(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_passes_and_recomputation_change_only_rounding(tmp_path: Path) -> None:
+    train(recipe(), tmp_path / "whole")
+    train(recipe("train.micro=24", "train.recompute=true"), tmp_path / "parts")
+    assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
+
+
+def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
+    train(recipe(), tmp_path, until=4)
+    with pytest.raises(ValueError, match="holds a run already; go on with it by --resume"):
+        train(recipe(), tmp_path)
+
+
+def test_drift_is_an_error_that_lists_what_differs(tmp_path: Path) -> None:
+    train(recipe(), tmp_path, until=4)
+    other = recipe("model.encoding=alibi", "train.optimizer.lr=5e-3", "data.task=reverse")
+    with pytest.raises(Drift, match=r"(?s)kind: was 'rope', is 'alibi'.*lr: was None, is 0.005"):
+        train(other, tmp_path, resume=True)
+    changed = recipe("train.optimizer.lr=5e-3", "train.micro=24")
+    assert train(changed, tmp_path, resume=True, allow_drift=True).finished
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, step: int, times: int = 1) -> list[int]:
+    """Makes the loss of one step NaN, as a broken batch would."""
+    told: list[int] = []
+    plain = loop.Loop.loss
+
+    def loss(self: loop.Loop, batch: Any, **settings: Any) -> torch.Tensor:
+        found = plain(self, batch, **settings)
+        if self.step == step and self.learner.training and len(told) < times:
+            told.append(step)
+            return found * float("nan")
+        return found
+
+    monkeypatch.setattr(loop.Loop, "loss", loss)
+    return told
+
+
+def test_a_bad_step_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    poison(monkeypatch, 5)
+    with pytest.raises(Fault, match=r"step 6: not finite.*Nothing was updated"):
+        train(recipe(), tmp_path)
+    monkeypatch.undo()
+    assert train(recipe(), tmp_path, resume=True).finished
+
+
+@pytest.mark.parametrize("policy", ["skip", "rollback"])
+def test_a_bad_batch_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    told = poison(monkeypatch, 5)
+    result = train(recipe(f"train.faults.policy={policy}"), tmp_path)
+    assert told == [5]
+    assert result.finished
+    assert all(torch.isfinite(tensor).all() for tensor in weights(tmp_path).values())
+    assert [record["step"] for record in read(tmp_path / "metrics.jsonl")["event"]] == [6]
+    steps = [record["step"] for record in read(tmp_path / "metrics.jsonl")["train"]]
+    assert steps == [1, 2, 3, 4, 5, *range(7, 13)]
+
+
+def test_skipping_leaves_the_optimizer_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways around a bad batch come to the same weights: neither let it touch anything."""
+    for policy in ("skip", "rollback"):
+        with monkeypatch.context() as patched:
+            poison(patched, 5)
+            train(recipe(f"train.faults.policy={policy}"), tmp_path / policy)
+    assert same(tmp_path / "skip", tmp_path / "rollback")
+
+
+def test_more_tokens_than_the_model_has_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"model.vocabulary=8 and the data has tokens up to 31; leave"):
+        train(recipe("model.vocabulary=8"), tmp_path)
+
+
+def command(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "ropewalk", "train", *arguments]
+    return subprocess.run(
+        line, env=environment, capture_output=True, text=True, timeout=280, check=False, cwd=REPOSITORY, **more
+    )
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_every_recipe_runs_fast(tmp_path: Path, file: Path) -> None:
+    done = command(str(file), "--fast", "--out", str(tmp_path / "run"), "--json", "mesh.tp=1", "mesh.cp=1")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["step"] == said["steps"] == 2
+    assert (tmp_path / "run" / "export" / "model.safetensors").exists()
+
+
+def test_a_typo_is_answered(tmp_path: Path) -> None:
+    done = command(str(RECIPES[0]), "model.encodng.kind=rope", "train.tokns=3M", "--out", str(tmp_path))
+    assert done.returncode == 3
+    assert "2 problems" in done.stderr
+    assert "Did you mean model.encoding?" in done.stderr
+    assert "train.tokens" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_saves(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    file = tmp_path / "r.yaml"
+    file.write_text("{}")
+    changes = [*SMALL, "train.steps=100000", "train.save.every=50000", "train.evaluate.every=50000"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
+    line = [sys.executable, "-m", "ropewalk", "train", str(file), *changes, "--out", str(tmp_path / "run")]
+    with subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        metrics = tmp_path / "run" / "metrics.jsonl"
+        while not (metrics.exists() and metrics.stat().st_size):
+            assert running.poll() is None, running.communicate()[1]
+        running.send_signal(number)
+        _, said = running.communicate(timeout=120)
+    assert running.returncode == code, said
+    assert "go on with --resume" in said
+    (saved,) = (tmp_path / "run" / "checkpoints").glob("step-*")
+    assert int(saved.name.removeprefix("step-")) == read(metrics)["train"][-1]["step"]

@@ -1,0 +1,105 @@
+"""What a run exports: a Llama that transformers loads, or a directory of our own that `ropewalk.load` reads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.load import load
+from ropewalk.checkpoints.native import why_not_llama
+from ropewalk.distributed.world import World
+from ropewalk.models import Transformer, preset
+from ropewalk.scaling import YaRN
+from ropewalk.train.objective import Learner
+from ropewalk.train.write import POINTS, write_model
+
+SMALL = {"vocabulary": 53, "width": 32, "heads": 4, "head_width": 8, "key_heads": 2, "hidden": 64}
+TOKENS = torch.randint(0, 53, (2, 40), generator=torch.Generator().manual_seed(0))
+
+
+def written(model: Learner, out: Path) -> Path:
+    return write_model(model, out, World.start(), length=64)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("scaling", [None, YaRN(factor=2, trained=32)])
+def test_a_llama_is_transformers(tmp_path: Path, fused: bool, scaling: YaRN | None) -> None:
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(0)
+    encoding = {"kind": "rope", "base": 5e4, "scaling": scaling and scaling.model_dump()}
+    model = Learner(preset("llama", **SMALL, layers=2, fused=fused, encoding=encoding)).eval()
+    assert why_not_llama(model.config) is None
+    out = written(model, tmp_path / "export")
+    want = Transformer.forward(model, TOKENS)
+    theirs, loading = LlamaForCausalLM.from_pretrained(out, output_loading_info=True)
+    assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(TOKENS).logits, want, rtol=0, atol=2e-5)
+        torch.testing.assert_close(load(out)(TOKENS), want, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["t5", "bert", "bloom", "vaswani2017"])
+def test_anything_else_is_our_own(tmp_path: Path, name: str) -> None:
+    torch.manual_seed(0)
+    sizes = SMALL if name != "bloom" else {**SMALL, "key_heads": 4}
+    model = Learner(preset(name, **sizes, **({} if name == "t5" else {"layers": 2}))).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.1)
+    out = written(model, tmp_path / "export")
+    assert json.loads((out / "config.json").read_text())["model_type"] == "ropewalk"
+    again = load(out)
+    assert again.config == model.config
+    source = {"source": TOKENS} if model.config.stack == "encoder-decoder" else {}
+    with torch.no_grad():
+        assert torch.equal(again(TOKENS, **source), Transformer.forward(model, TOKENS, **source))
+
+
+def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path) -> None:
+    model = Learner(preset("bert", **SMALL, layers=2))
+    out = written(model, tmp_path / "export")
+    config = json.loads((out / "config.json").read_text())
+    config["model"]["layers"] = 3
+    (out / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"blocks\.2.* is missing"):
+        load(out)
+    config["model"]["encoding"]["longst"] = 3
+    (out / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match="longst"):
+        load(out)
+
+
+DIES = """
+import torch
+from pathlib import Path
+from tests.train.test_write import SMALL, written
+from ropewalk.train.objective import Learner
+from ropewalk.models import preset
+torch.manual_seed(1)
+written(Learner(preset("llama", **SMALL, layers=2)), Path({out!r}))
+"""
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_it_is_whole_or_absent_and_can_be_done_again(tmp_path: Path, point: str) -> None:
+    import os
+
+    out = tmp_path / "export"
+    command = [sys.executable, "-c", DIES.format(out=str(out))]
+    where = {"cwd": Path(__file__).parents[2], "capture_output": True, "text": True, "check": False}
+    killed = subprocess.run(command, env={**os.environ, "ROPEWALK_CRASH_AT": point}, **where)
+    assert killed.returncode == -9, killed.stderr
+    if out.exists():
+        load(out)
+    again = subprocess.run(command, **where)
+    assert again.returncode == 0, again.stderr
+    torch.manual_seed(1)
+    model = Learner(preset("llama", **SMALL, layers=2)).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(load(out)(TOKENS), Transformer.forward(model, TOKENS), rtol=0, atol=2e-5)

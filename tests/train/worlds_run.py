@@ -1,0 +1,148 @@
+"""A checkpoint of one world read in another: python -m tests.train.worlds_run [--steps 50] prints the differences.
+
+moved: tensors that are not bit for bit the same after a way through another mesh. losses: of a run that was begun on
+two ranks and resumed on others, relative to the run that stayed, the largest over so many steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropewalk.distributed.apply import parallelise
+from ropewalk.distributed.world import MeshConfig, World
+from ropewalk.models.config import TransformerConfig
+from ropewalk.train.checkpoint import Checkpoints, Found
+from ropewalk.train.objective import Learner
+from ropewalk.train.optim import AdamW, Muon, optimizers
+from tests.train import forked, small_recipe
+
+# Every kind of parameter that is sharded, sliced or kept whole.
+MODEL = TransformerConfig.model_validate(
+    {
+        "vocabulary": 37, "width": 32, "heads": 4, "key_heads": 2, "layers": 2, "hidden": 48, "fused": False,
+        "tie": False, "sink": True, "qk_norm": "head", "qkv_bias": True, "encoding": "t5",
+    }
+)  # fmt: skip
+MESHES: dict[str, tuple[int, dict[str, int]]] = {
+    "FSDP 2": (2, {}),
+    "FSDP 3": (3, {}),
+    "TP 2": (2, {"tp": 2}),
+    "CP 2": (2, {"cp": 2}),
+    "FSDP 2 x TP 2": (4, {"tp": 2}),
+    "HSDP 2 x 2": (4, {"dp_replicate": 2}),
+}
+
+
+def make(world: World, seed: int, muon: bool) -> tuple[Learner, list[Any]]:
+    model = parallelise(lambda: Learner(MODEL), world, seed=seed)
+    assert isinstance(model, Learner)
+    return model, optimizers(Muon(), model, 1e-3) if muon else optimizers(AdamW(), model, 1e-3)
+
+
+def spread(made: list[Any], model: Learner) -> None:
+    """Optimizers with something to remember: one step with gradients that differ from number to number."""
+    for parameter in model.parameters():
+        parameter.grad = (parameter.detach() * 3).sin()
+    for optimizer in made:
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def begin(folder: Path, muon: bool) -> None:
+    def work(rank: int) -> None:
+        model, made = make(World.start(), 1, muon)
+        spread(made, model)
+        Checkpoints(folder).save(1, model, made, {"step": 1})
+
+    assert not any(forked.run(work)), "no checkpoint to begin with"
+
+
+def move(before: Path, after: Path, ranks: int, mesh: dict[str, int], muon: bool) -> list[int]:
+    """Read in this world, and written by it."""
+
+    def work(rank: int) -> None:
+        model, made = make(World.start(MeshConfig(**mesh)), 2, muon)
+        found = Checkpoints(before).newest()
+        assert found is not None
+        state = Checkpoints(before).load(found, model, made)
+        Checkpoints(after).save(state["step"], model, made, state)
+
+    return forked.run(work, ranks)
+
+
+def held(folder: Path, muon: bool) -> dict[str, torch.Tensor]:
+    from ropewalk.train import tensors
+
+    checkpoints = Checkpoints(folder)
+    found: Found | None = checkpoints.newest()
+    assert found is not None
+    model, made = make(World.start(), 3, muon)
+    checkpoints.load(found, model, made)
+    return tensors.collect(model, made)
+
+
+def moved(folder: Path, muon: bool) -> dict[str, Any]:
+    start = folder / f"start-{muon}"
+    begin(start, muon)
+    wanted = held(start, muon)
+    said: dict[str, Any] = {}
+    for name, (ranks, mesh) in MESHES.items():
+        after = folder / f"{name}-{muon}"
+        if any(move(start, after, ranks, mesh, muon)):
+            said[name] = "failed"
+            continue
+        got = held(after, muon)
+        wrong = [key for key in wanted if key not in got or not torch.equal(wanted[key], got[key])]
+        said[name] = sorted({*wrong, *(got.keys() - wanted.keys())})
+    return said
+
+
+def resumed(folder: Path, steps: int) -> dict[str, float]:
+    from ropewalk.train.run import train
+
+    def run(out: Path, ranks: int, until: int | None) -> None:
+        recipe = small_recipe.recipe(steps + 4, 4, batch=128)
+        assert not any(forked.run(lambda rank: train(recipe, out, resume=True, until=until), ranks, limit=300))
+
+    whole = folder / "whole"
+    run(whole, 2, None)
+    wanted = small_recipe.losses(whole)
+    said = {}
+    for ranks in (1, 4):
+        out = folder / f"on-{ranks}"
+        run(out, 2, 4)
+        run(out, ranks, None)
+        got = small_recipe.losses(out)
+        assert sorted(got) == sorted(wanted)
+        said[f"2 to {ranks}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
+    return said
+
+
+def main() -> int:
+    options = argparse.ArgumentParser()
+    options.add_argument("--steps", type=int, default=50)
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    forked.warm()
+    with tempfile.TemporaryDirectory(prefix="ropewalk-worlds-") as made:
+        folder = Path(made)
+        said = {
+            "moved": moved(folder, False),
+            "moved, Muon": moved(folder, True),
+            "losses": resumed(folder, given.steps),
+        }
+    print(json.dumps(said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
