@@ -90,3 +90,7 @@ def test_take_rows_and_join() -> None:
 def test_errors_say_the_value_and_the_limit(build, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         build()
+
+
+def test_plain_positions_stay_plain_on_another_device() -> None:
+    assert isinstance(positions.plain(4, batch=2).to("meta"), positions.Plain)

@@ -69,6 +69,9 @@ class Plain(Positions):
 
     __slots__ = ()
 
+    def to(self, device: torch.device | str) -> Plain:
+        return Plain(*super().to(device))
+
 
 def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
     """Positions from bare integers of shape (L), (B, L) or (B, L, A), read in that order as one document."""

@@ -5,6 +5,11 @@ Losses go to OUT/losses.jsonl, one line a step and written before the step count
 
 from __future__ import annotations
 
+from ropewalk.train.parent import die_with_parent
+
+die_with_parent()  # before torch is imported: that takes seconds
+
+# ruff: noqa: E402
 import argparse
 import hashlib
 import json
@@ -23,7 +28,7 @@ from ropewalk.models.config import TransformerConfig
 from ropewalk.models.transformer import Transformer
 from ropewalk.train.checkpoint import Checkpoints
 from ropewalk.train.faults import FaultConfig, Signals, Watch, Watchdog
-from ropewalk.train.lease import Lease, die_with_parent
+from ropewalk.train.lease import Lease
 
 TINY = TransformerConfig(vocabulary=32, width=16, heads=2, layers=2, hidden=32)
 
@@ -83,7 +88,6 @@ def main() -> int:
     options.add_argument("--hang-at", default="", help="RANK:STEP:HOW, how is sleep | spin")
     given = options.parse_args()
     torch.set_num_threads(1)
-    die_with_parent()
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     rank = dist.get_rank() if dist.is_initialized() else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
@@ -46,6 +46,9 @@ def train(
     mesh. Everything goes into the run's folder: metrics.jsonl is the record. Ctrl-C or SIGTERM saves and stops, and
     --resume goes on as if nothing had happened.
     """
+    from ropewalk.train.parent import die_with_parent
+
+    die_with_parent()  # before torch is imported, which takes seconds in which a launcher can die
     from ropewalk.overrides import load
     from ropewalk.train.config import Recipe
 
@@ -54,7 +57,17 @@ def train(
         _say_cost(recipe, json)
         return
     folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
-    result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
+    from ropewalk.train.checkpoint import NotFinite, SaveFailed
+    from ropewalk.train.faults import Fault
+    from ropewalk.train.lease import LeaseLost, LeaseTaken
+
+    try:
+        result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
+    except (Fault, NotFinite, SaveFailed, LeaseLost) as error:
+        note(str(error))
+        raise typer.Exit(WRONG) from None
+    except LeaseTaken as error:
+        raise ValueError(str(error)) from None
     if result is None:
         return
     if json:

@@ -84,6 +84,7 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
         micro=passes,
         precision=train.precision,
         recompute=train.recompute,
+        share_loss=False,
         optimizer=lambda made: optimizers(train.optimizer, made, train.peak(model.width)),
         loss=lambda made, batch, draw, _: made(
             batch.tokens, batch.at, batch.target, source=batch.source, source_at=batch.source_at, draw=draw

@@ -10,13 +10,10 @@ file was touched of late. No decision rests on the clocks of two machines agreei
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
-import signal
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -27,13 +24,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from ropewalk.train import ranks
+from ropewalk.train.parent import die_with_parent
+
+__all__ = ["Lease", "LeaseLost", "LeaseTaken", "die_with_parent"]
 
 NAME = "lease.json"
 BEAT = 5.0
 """Seconds between two touches; a holder on another machine that misses four of them in a row is dead."""
 PATIENCE = 0.8
 """Seconds in which a holder that is being killed may still go."""
-PR_SET_PDEATHSIG = 1
 
 
 class LeaseTaken(RuntimeError):
@@ -127,24 +126,6 @@ class Lease:
             return False
 
 
-def die_with_parent() -> None:
-    """A worker of torchrun ends when torchrun does, however that ends. Other processes may outlive their shell."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return
-    parent = os.getppid()
-    if not _is_python(parent):
-        os._exit(128 + signal.SIGTERM)  # the launcher went before we came to this line, and another took us over
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    def poll() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=poll, name="parent", daemon=True).start()
-
-
 def _self() -> dict[str, Any]:
     """This process: no other has or had the same."""
     pid = os.getpid()
@@ -173,14 +154,6 @@ def _started(pid: int) -> int | None:
     except OSError:
         return None
     return None if after[0] in "ZX" else int(after[19])
-
-
-def _is_python(pid: int) -> bool:
-    """As torchrun is, and what inherits its children is not. True where one cannot know."""
-    try:
-        return "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except OSError:
-        return True
 
 
 def _spoken(holder: dict[str, Any]) -> str:

@@ -98,7 +98,7 @@ class Loop:
 
     def update(self, batch: Batch, began: float) -> str:
         """One update, unless something is wrong with it: then weights and optimizer are as they were."""
-        parts = [self.world.cut(part) for part in split(batch, self.sizes.micro)]
+        parts = [self.world.cut(part) for part in split(batch.to(self.world.device), self.sizes.micro)]
         count = self.world.sum(torch.stack([targets(part) for part in parts]).sum())
         total = torch.zeros((), device=self.world.device)
         for number, part in enumerate(parts):
@@ -152,7 +152,7 @@ class Loop:
                 batch = self.data.batch("valid", number, rows=each, shard=self.world.dp_rank, shards=self.world.dp_size)
                 row = number * each + self.world.dp_rank + torch.arange(self.sizes.micro) * self.world.dp_size
                 # Rows past the last are there to keep the shape, and ask nothing.
-                yield self.world.cut(batch.silent((row >= wanted).to(batch.target.device)))
+                yield self.world.cut(batch.silent(row >= wanted).to(self.world.device))
 
         def losses(batch: Batch) -> Tensor:
             with autocast(self.world, self.config.precision):

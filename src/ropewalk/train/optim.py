@@ -5,11 +5,12 @@ Weights that are multiplied (matrices) decay, what is added or scales (norms, bi
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from ropewalk.encodings import Encoding
@@ -67,13 +68,25 @@ def optimizers(config: Adam, model: nn.Module, lr: float) -> list[Optimizer]:
                 adjust_lr_fn="match_rms_adamw",
             )
         )
-    groups = [{"params": matrices, "weight_decay": config.decay}, {"params": rest, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
+    groups = [
+        {"params": alike, "weight_decay": decay}
+        for params, decay in ((matrices, config.decay), (rest, 0.0))
+        for alike in by_layout(params)
+    ]
     made.append(torch.optim.AdamW(groups, lr=lr, betas=config.betas, eps=config.eps, fused=True))
     for optimizer in made:
         for group in optimizer.param_groups:
             group["peak"] = group["lr"]
     return made
+
+
+def by_layout(params: list[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Those that lie alike over the ranks together: a fused update takes no mixture."""
+    found: dict[Any, list[nn.Parameter]] = {}
+    for p in params:
+        key = (p.device_mesh.mesh_dim_names, p.placements) if isinstance(p, DTensor) else None
+        found.setdefault(key, []).append(p)
+    return list(found.values())
 
 
 def set_rates(made: list[Optimizer], share: float) -> None:

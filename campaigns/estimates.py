@@ -1,0 +1,94 @@
+"""What `ropewalk estimate` says a rank will hold, against what two ranks hold.
+
+    python -m campaigns.estimates > campaigns/results/estimates.json
+
+Each case is trained for three steps by `torchrun --nproc-per-node 2 -m ropewalk train`; the most memory the first rank
+held, less what it holds with a model of next to nothing, is the truth. Freed memory is given back to the system at once
+(MALLOC_MMAP_THRESHOLD_), or the heap's holes would be counted too. Rows are whole texts: where documents share a row a
+CPU's attention holds a mask for each layer, which is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bars
+from ropewalk.data.sample import sample
+from ropewalk.overrides import load
+from ropewalk.train.config import Recipe
+from ropewalk.train.estimate import estimate, memory_of, mesh_of
+from ropewalk.train.metrics import read
+
+WITHIN = 0.10
+COMMON = [
+    *(
+        "data.kind=text",
+        "data.isolate=false",
+        "data.length=1024",
+        "model.vocabulary=8192",
+        "model.width=384",
+        "model.heads=6",
+    ),
+    *("model.layers=6", "model.fused=false", "train.steps=3", "train.batch=8192", "train.evaluate.every=1000000"),
+    *("train.save.every=1000000", "train.evaluate.tokens=1024"),
+]
+NOTHING = ["model.width=8", "model.heads=2", "model.hidden=8", "model.layers=1", "data.length=16"]
+CASES: dict[str, tuple[str, list[str]]] = {
+    "FSDP 2": ("dp=2", []),
+    "FSDP 2, recomputed": ("dp=2", ["train.recompute=true"]),
+    "FSDP 2, two passes": ("dp=2", ["train.micro=2048"]),
+    "CP 2": ("cp=2", ["train.batch=4096"]),
+    "TP 2": ("tp=2", ["train.batch=4096"]),
+    "FSDP 2, bfloat16": ("dp=2", ["train.precision=bfloat16"]),
+}
+
+
+def main() -> int:
+    empty = held("dp=2", [*NOTHING, "train.batch=32"])
+    cases = {}
+    for name, (mesh, changes) in CASES.items():
+        sides, ranks = mesh_of(mesh)
+        said = estimate(load(Recipe, None, [*COMMON, *changes, "data.path=text"]), sides, ranks).measured
+        truth = held(mesh, changes) - empty
+        cases[name] = {"mesh": mesh, "predicted": memory_of(said), "measured": truth, "ratio": said.peak / truth}
+        print(f"{name}: {said.peak / 2**20:,.0f} MiB said, {truth / 2**20:,.0f} MiB held", file=sys.stderr, flush=True)
+    result = {
+        "command": "python -m campaigns.estimates",
+        "bars": {
+            f"{name}: predicted apart from measured, at most": bars.bar(abs(case["ratio"] - 1), WITHIN, at_least=False)
+            for name, case in cases.items()
+        },
+        "empty": empty,
+        "cases": cases,
+        "changes": COMMON,
+        "versions": bars.versions(()),
+    }
+    json.dump(result, sys.stdout, indent=2)
+    print()
+    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+
+
+def held(mesh: str, changes: list[str]) -> int:
+    """Bytes at the peak, of the first of two real ranks."""
+    sides = [
+        f"mesh.{'dp_shard' if key == 'dp' else key}={size}" for key, size in (s.split("=") for s in mesh.split(","))
+    ]
+    environment: dict[str, Any] = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+    with tempfile.TemporaryDirectory() as folder:
+        recipe, out = Path(folder) / "recipe.yaml", Path(folder) / "run"
+        recipe.write_text("{}", encoding="utf-8")
+        text = f"data.path={sample('text', Path(folder) / 'text')}"
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        train = ["-m", "ropewalk", "train", str(recipe), *COMMON, *changes, *sides, text, "--out", str(out), "--quiet"]
+        subprocess.run([*torchrun, *train], env=environment, check=True, stdout=sys.stderr)
+        return max(record["memory"] for record in read(out / "metrics.jsonl")["train"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
