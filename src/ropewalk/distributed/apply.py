@@ -189,9 +189,9 @@ def clip(model: nn.Module, limit: float | None, world: World) -> Tensor:
         dist.all_reduce(squares[1:], group=world.axis("fsdp").get_group())
         dist.all_reduce(squares[2:], group=world.axis("tp").get_group())
     norm = squares.sum().sqrt().to(torch.float32)
-    # A norm that is not finite would spread to every gradient, and nobody could say where it came from.
-    if limit is not None and torch.isfinite(norm):
-        factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    if limit is not None:
+        # A norm that is not finite would spread to every gradient, and nobody could say where it came from.
+        factor = torch.where(norm.isfinite(), (limit / (norm + 1e-6)).clamp(max=1.0), 1.0)
         for gradient in gradients:
             local(gradient).mul_(factor)
     return norm

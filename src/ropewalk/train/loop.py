@@ -31,6 +31,7 @@ from ropewalk.train.objective import Learner, draw_of, targets
 from ropewalk.train.optim import set_rates
 from ropewalk.train.progress import Progress
 from ropewalk.train.sizes import Sizes
+from ropewalk.train.watchdog import FIRST
 
 
 @dataclass
@@ -67,6 +68,8 @@ class Loop:
         evaluate_every = self.config.evaluate.every or max(1, steps // 10)
         save_every = self.config.save.every or max(1, steps // 10)
         batches = self.batches(self.step)
+        # How long a step takes is known after the first, unless that was spent on compiling.
+        self.watchdog.beat(self.step, "compiling" if self.config.compile else FIRST)
         while self.step < steps:
             batch, began = next(batches), time.perf_counter()
             if self.step in self.bad or self.update(batch, began) == "good":

@@ -30,7 +30,7 @@ TEMPORARY_FAILURE = 75
 """Exit code: EX_TEMPFAIL, starting again may help."""
 SLOWER = 5
 """Times the slowest step so far, where that is longer than the limit."""
-STEP = "step"
+STEP, FIRST = "step", "first step"
 PATIENT = 10
 """Times the limit, for what takes longer than a step: the first one, a measurement, a save."""
 NOTICED, ANSWERED = 0.8, 0.15
@@ -71,7 +71,7 @@ class Watchdog:
     def beat(self, step: int, phase: str = STEP) -> None:
         """So many steps are done, and this begins: a `step` has the limit, anything else ten times as long."""
         now = time.monotonic()
-        if self.phase == STEP:
+        if self.phase in (STEP, FIRST):
             self.slowest = max(self.slowest, now - self.since)
         self.step, self.phase, self.since = step, phase, now
 
