@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from ropewalk.overrides import load
@@ -13,12 +10,18 @@ from ropewalk.train.config import Recipe
 from ropewalk.train.cost import step_flops
 from ropewalk.train.devices import Device
 from ropewalk.train.estimate import dry_run, estimate, mesh_of, smaller
-from tests.cli.conftest import Ropewalk
 
 pytestmark = pytest.mark.no_poison
 SMALL = [
     *("model.width=64", "model.heads=4", "model.layers=2", "model.hidden=128", "model.vocabulary=512"),
-    *("model.fused=false", "data.length=128", "train.steps=10", "train.batch=2048", "data.path=nowhere"),
+    *(
+        "model.fused=false",
+        "data.kind=text",
+        "data.length=128",
+        "train.steps=10",
+        "train.batch=2048",
+        "data.path=nowhere",
+    ),
 ]
 
 
@@ -70,15 +73,3 @@ def test_a_dry_run_says_what_is_trained() -> None:
     assert found["parameters"] == 512 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
     assert found["memory"]["optimizer"] >= 8 * found["parameters"]
     assert found["hours"] > 0
-
-
-def test_on_the_command_line(ropewalk: Ropewalk, tmp_path: Path) -> None:
-    file = tmp_path / "r.yaml"
-    file.write_text("{}")
-    answer = ropewalk("estimate", str(file), *SMALL, "--mesh", "dp=4", "--device", "h100", "--json")
-    assert answer.code == 0, answer.stderr
-    said = json.loads(answer.stdout)
-    assert said["ranks"] == 4
-    assert said["fits"] is True
-    assert said["hours"] > 0
-    assert ropewalk("estimate", str(file), *SMALL, "--device", "h101").code == 3
