@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,6 +20,20 @@ MALLOC = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "171
 
 def bar(value: float, bound: float, *, at_least: bool) -> dict[str, Any]:
     return {"value": round(value, 3), "bound": bound, "holds": value >= bound if at_least else value <= bound}
+
+
+def interleaved(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each, once a round and in turn, so that whatever else the machine does slows all alike."""
+    for one in steps.values():
+        for _ in range(3):
+            one()
+    spent: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, one in steps.items():
+            began = time.perf_counter()
+            one()
+            spent[name].append(time.perf_counter() - began)
+    return spent
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -52,15 +51,7 @@ def compare(
     tokens = torch.randint(0, bare.VOCABULARY, (BATCH, LENGTH))
     torch._dynamo.reset()
     steps = {name: step(build(), tokens, dtype, compiled) for name, build in models.items()}
-    for one in steps.values():
-        for _ in range(3):
-            one()
-    spent: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, one in steps.items():
-            start = time.perf_counter()
-            one()
-            spent[name].append(time.perf_counter() - start)
+    spent = bars.interleaved(steps, rounds)
     shares = {}
     for name, times in spent.items():
         ratios = [yard / its for yard, its in zip(spent["bare"], times, strict=True)]

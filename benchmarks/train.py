@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,7 +46,7 @@ def run(rounds: int) -> dict[str, Any]:
         }
         if versions["transformers"] != "absent":
             steps["transformers"] = alone(block.transformers(), precision, compiled)
-        spent = interleaved(steps, rounds)
+        spent = bars.interleaved(steps, rounds)
         share = ratio(spent["bare"], spent["ropewalk"])
         measured |= {f"{name}, {mode}: share of bare": ratio(spent["bare"], times) for name, times in spent.items()}
         found[f"{mode}: share of bare, at least"] = bars.bar(share, SHARE, at_least=True)
@@ -64,19 +63,6 @@ def run(rounds: int) -> dict[str, Any]:
 
 def ratio(over: list[float], under: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(over, under, strict=True))
-
-
-def interleaved(steps: dict[str, Step], rounds: int) -> dict[str, list[float]]:
-    for one in steps.values():
-        for _ in range(3):
-            one()
-    spent: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, one in steps.items():
-            began = time.perf_counter()
-            one()
-            spent[name].append(time.perf_counter() - began)
-    return spent
 
 
 def alone(model: Any, precision: str, compiled: bool) -> Step:

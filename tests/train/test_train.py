@@ -18,6 +18,7 @@ from ropewalk.overrides import load
 from ropewalk.train import loop
 from ropewalk.train.config import Recipe
 from ropewalk.train.drift import Drift
+from ropewalk.train.fast import clear
 from ropewalk.train.faults import Fault
 from ropewalk.train.metrics import read
 from ropewalk.train.run import train
@@ -160,6 +161,23 @@ def test_every_recipe_runs_fast(tmp_path: Path, file: Path) -> None:
     said = json.loads(done.stdout)
     assert said["step"] == said["steps"] == 2
     assert (tmp_path / "run" / "export" / "model.safetensors").exists()
+
+
+def test_fast_removes_nothing_but_a_fast_run(tmp_path: Path) -> None:
+    file = next(file for file in RECIPES if file.stem == "decoder")
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = command(str(file), "--fast", "--out", str(tmp_path))
+    assert done.returncode == 3
+    assert "holds something else than a run of --fast" in done.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+    run = tmp_path / "run"
+    train(recipe(), run, until=4)
+    with pytest.raises(ValueError, match="something else than a run of --fast"):
+        clear(run)
+    assert losses(run)
+    train(recipe("train.steps=2"), tmp_path / "fast")
+    clear(tmp_path / "fast")
+    assert not (tmp_path / "fast").exists()
 
 
 def test_a_typo_is_answered(tmp_path: Path) -> None:

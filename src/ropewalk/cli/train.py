@@ -84,13 +84,13 @@ def _run(
 ) -> Result | None:
     """What came of it, on the first rank."""
     import os
-    import shutil
 
     if fast:
+        from ropewalk.train.fast import clear
         from ropewalk.train.fast import fast as run_fast
 
         if int(os.environ.get("RANK", "0")) == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+            clear(folder)
         result = run_fast(recipe, folder, device=device, shown=shown)
     else:
         from ropewalk.train.run import train as run

@@ -6,6 +6,7 @@ measure, export. Where the recipe's data is not there yet, the text that comes w
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from ropewalk.data.config import PairsData, TaskData
 from ropewalk.data.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
+from ropewalk.overrides import load
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.run import Result, train
 
-WIDTH, HEADS, HEAD_WIDTH, HIDDEN, LENGTH, LAYERS = 64, 4, 16, 128, 64, 2
+WIDTH, HEADS, HEAD_WIDTH, HIDDEN, LENGTH, LAYERS, STEPS = 64, 4, 16, 128, 64, 2, 2
 
 
 def fast(recipe: Recipe, out: str | Path, *, device: str = "cpu", shown: bool = False) -> Result:
@@ -31,6 +33,18 @@ def fast(recipe: Recipe, out: str | Path, *, device: str = "cpu", shown: bool = 
         world.stop()
 
 
+def clear(out: Path) -> None:
+    """Removes the fast run that was here before; anything else stays, and is an error."""
+    if not out.exists():
+        return
+    known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock"}
+    strange = sorted(path.name for path in out.iterdir() if path.name not in known) if out.is_dir() else [out.name]
+    recipe = out / "recipe.yaml"
+    if strange or (any(out.iterdir()) and (not recipe.is_file() or load(Recipe, recipe).train.steps != STEPS)):
+        raise ValueError(f"{out} holds something else than a run of --fast, which would be lost; give another --out")
+    shutil.rmtree(out)
+
+
 def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     data: Any = recipe.data
     length = min(LENGTH, data.length)
@@ -42,7 +56,7 @@ def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     data = data.model_copy(update=changes)
     train = recipe.train.model_dump()
     # Compiling takes minutes, and is the one part that is left out.
-    train |= {"compile": False, "tokens": None, "steps": 2, "batch": 2 * ranks * length, "micro": ranks * length}
+    train |= {"compile": False, "tokens": None, "steps": STEPS, "batch": 2 * ranks * length, "micro": ranks * length}
     train |= {"evaluate": {"tokens": 4 * ranks * length}, "save": {**train["save"], "every": 1}}
     return Recipe(
         model=smaller_model(recipe.model, length), data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh

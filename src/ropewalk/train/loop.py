@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.optim import Optimizer
 
 from ropewalk.data.batch import Batch
@@ -165,6 +166,8 @@ class Loop:
         length, sizes = self.sizes.length, self.data.token_bytes
         self.valid = by_position(losses, batches(), length=length, token_bytes=sizes, total=self.world.sum)
         self.learner.train()
+        if isinstance(self.learner, FSDPModule):
+            self.learner.reshard()  # without a way back, the last weights stay gathered
         if self.metrics is not None:
             self.metrics.write({"kind": "valid", "step": self.step, **self.valid})
             bits = self.valid.get("bits_per_byte")
