@@ -44,7 +44,7 @@ def main() -> None:
         (wheel,), (sdist,) = place.glob("dist/*.whl"), place.glob("dist/*.tar.gz")
         contents(wheel)
         with tarfile.open(sdist) as files:
-            files.extractall(place / "unpacked", filter="data")
+            files.extractall(place / "unpacked", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         (unpacked,) = (place / "unpacked").iterdir()
         complete(unpacked)
         build(unpacked, place / "again", "--target", "wheel")
