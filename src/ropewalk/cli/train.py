@@ -84,6 +84,10 @@ def _run(
 ) -> Result | None:
     """What came of it, on the first rank."""
     import os
+    from importlib.util import find_spec
+
+    if find_spec("grain") is None:
+        raise ModuleNotFoundError("grain is not installed", name="grain")
 
     if fast:
         from ropewalk.train.fast import clear
