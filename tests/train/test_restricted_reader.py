@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.distributed.checkpoint.metadata import BytesStorageMetadata
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, BytesStorageMetadata, Metadata
 
 from ropewalk.train import manifest
 from ropewalk.train.checkpoint import Checkpoints
 from ropewalk.train.manifest import Broken, Manifest
-from ropewalk.train.restricted_reader import METADATA, RestrictedReader
+from ropewalk.train.restricted_reader import METADATA, RestrictedReader, _Contents
 from tests.train import tiny_run
 
 
@@ -50,12 +51,21 @@ class Call:
         return self.what
 
 
+@pytest.mark.parametrize("member", list(_MEM_FORMAT_ENCODING))
+def test_a_member_of_an_enumeration_is_read_as_any_python_writes_it(member: _MEM_FORMAT_ENCODING) -> None:
+    written = pickle.dumps(Call(getattr, (_MEM_FORMAT_ENCODING, member.name)))
+    assert _Contents(io.BytesIO(written)).load() is member
+    assert _Contents(io.BytesIO(pickle.dumps(member))).load() is member
+
+
 @pytest.mark.parametrize(
     "attack",
     [
         Call(os.system, ("touch {}",)),
         Call(eval, ("open({!r}, 'w')",)),
         Call(getattr, ([], "append")),
+        Call(getattr, (Metadata, "__init__")),
+        Call(getattr, (_MEM_FORMAT_ENCODING, "__class__")),
         Call(__import__, ("os",)),
         {"a": Call(exec, ("1",))},
     ],

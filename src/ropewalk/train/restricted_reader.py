@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch.distributed.checkpoint import FileSystemReader
-from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata, TensorStorageMetadata
 
 from ropewalk.train.manifest import Broken
 
@@ -39,11 +39,19 @@ ALLOWED = frozenset(
 
 class _Contents(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member  # how some releases of Python 3.11 write a member of an enumeration
         if (module, name) in ALLOWED:
             return super().find_class(module, name)
         if module == "torch" and isinstance(found := vars(torch).get(name), torch.dtype):
             return found
         raise pickle.UnpicklingError(f"asks for {module}.{name}, which is no part of a table of tensors")
+
+
+def _member(kind: Any, name: Any) -> Any:
+    if kind is not _MEM_FORMAT_ENCODING or name not in kind.__members__:
+        raise pickle.UnpicklingError("asks for builtins.getattr, which is no part of a table of tensors")
+    return kind[name]
 
 
 class RestrictedReader(FileSystemReader):
