@@ -61,8 +61,13 @@ def main(about: str | None, run: Callable[[int], dict[str, Any]], *, rounds: int
         os.execve(sys.executable, sys.orig_argv, os.environ | MALLOC)
     warnings.simplefilter("ignore")
     result = run(given.rounds)
-    if given.json:
-        json.dump(result, sys.stdout, indent=2)
+    return tell(result, as_json=given.json)
+
+
+def tell(result: dict[str, Any], *, as_json: bool) -> int:
+    """Prints a result; the exit code says whether every bar holds."""
+    if as_json:
+        json.dump(result, sys.stdout, indent=2, ensure_ascii=False)
         print()
     else:
         show(result)

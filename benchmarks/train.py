@@ -102,7 +102,7 @@ def ours(precision: Any, compiled: bool, packed: bool) -> Step:
     from ropewalk.data.batch import Batch
     from ropewalk.distributed.apply import autocast, clip, finish, parallelise
     from ropewalk.distributed.world import World
-    from ropewalk.train.objective import Learner, targets
+    from ropewalk.train.objective import Learner
     from ropewalk.train.optim import AdamW, optimizers
 
     world = World.start()
@@ -117,7 +117,7 @@ def ours(precision: Any, compiled: bool, packed: bool) -> Step:
 
     def once() -> None:
         with autocast(world, precision):
-            loss = model(batch.tokens, batch.at, batch.target) / targets(batch)
+            loss = model(batch.tokens, batch.at, batch.target) / batch.targets
         loss.backward()
         finish(model, world)
         clip(model, 1.0, world)

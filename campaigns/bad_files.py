@@ -40,12 +40,7 @@ def main() -> int:
             keep(pieces)
         print(f"{name}: {len(pieces[name]['failures'])} failures", file=sys.stderr, flush=True)
     result = whole(pieces)
-    if given.json:
-        json.dump(result, sys.stdout, indent=2)
-        print()
-    else:
-        bars.show(result)
-    return 0 if all(each["holds"] for each in result["bars"].values()) else 1
+    return bars.tell(result, as_json=given.json)
 
 
 def in_a_process(start: int, count: int) -> dict[str, Any]:

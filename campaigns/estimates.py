@@ -10,7 +10,6 @@ CPU's attention holds a mask for each layer, which is not counted.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -69,9 +68,7 @@ def main() -> int:
         "changes": COMMON,
         "versions": bars.versions(()),
     }
-    json.dump(result, sys.stdout, indent=2)
-    print()
-    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+    return bars.tell(result, as_json=True)
 
 
 def held(mesh: str, changes: list[str]) -> int:

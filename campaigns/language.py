@@ -11,7 +11,6 @@ validation rows. Each model starts as its own library starts it; a second seed o
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -27,7 +26,7 @@ from ropewalk.data.open import Data, open_data
 from ropewalk.evaluate.by_position import by_position
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
-from ropewalk.train.objective import Learner, draw_of, targets
+from ropewalk.train.objective import Learner, draw_of
 from ropewalk.train.optim import optimizers, set_rates
 from ropewalk.train.run import fitted
 from ropewalk.train.sizes import sizes
@@ -56,7 +55,7 @@ class Trainee:
 
     def update(self, batch: Batch, steps: int) -> None:
         began = time.perf_counter()
-        (self.loss(batch) / targets(batch)).backward()
+        (self.loss(batch) / batch.targets).backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.train.clip or float("inf"))
         set_rates(self.made, self.recipe.train.schedule.share(self.step + 1, steps))
         for optimizer in self.made:
@@ -109,9 +108,7 @@ def main() -> int:
     result = compare(recipe)
     said = f"python -m campaigns.language DATA --tokens {given.tokens} --seed {given.seed}"
     result["command"] = " ".join([said, *given.changes])
-    json.dump(result, sys.stdout, indent=2)
-    print()
-    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+    return bars.tell(result, as_json=True)
 
 
 def compare(recipe: Recipe) -> dict[str, Any]:

@@ -11,7 +11,6 @@ the training text (with one added to every count). Whoever is below it has looke
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("run", type=Path)
     result = measure(options.parse_args().run)
-    json.dump(result, sys.stdout, indent=2)
-    print()
-    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+    return bars.tell(result, as_json=True)
 
 
 def measure(run: Path) -> dict[str, Any]:

@@ -49,12 +49,7 @@ def main() -> int:
     result = keep(rows)
     if len(rows["mutants"]) == len(MUTANTS):
         PAGE.write_text(matrix.page(rows["mutants"], rows["references"]), encoding="utf-8")
-    if given.json:
-        json.dump(result, sys.stdout, indent=2)
-        print()
-    else:
-        bars.show(result)
-    return 0 if all(each["holds"] for each in result["bars"].values()) else 1
+    return bars.tell(result, as_json=given.json)
 
 
 def sources() -> str:

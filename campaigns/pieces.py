@@ -55,12 +55,7 @@ def main(
             keep(given.out, result(command, pieces, whole, known))
         print(f"{key}: {len(pieces[key]['failures'])} failures", file=sys.stderr, flush=True)
     said = result(command, pieces, whole, known)
-    if given.json:
-        json.dump(said, sys.stdout, indent=2)
-        print()
-    else:
-        bars.show(said)
-    return 0 if all(each["holds"] for each in said["bars"].values()) else 1
+    return bars.tell(said, as_json=given.json)
 
 
 def result(command: str, pieces: dict[str, Any], whole: Sum, known: str) -> dict[str, Any]:

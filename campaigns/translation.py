@@ -12,7 +12,6 @@ sacreBLEU's. The text is of software and games: these figures say nothing about 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections import Counter, defaultdict
@@ -41,9 +40,7 @@ def main() -> int:
     options.add_argument("--beams", type=int, default=4)
     given = options.parse_args()
     result = measure(given.run, given.pairs, given.beams)
-    json.dump(result, sys.stdout, indent=2, ensure_ascii=False)
-    print()
-    return 0 if all(bar["holds"] for bar in result["bars"].values()) else 1
+    return bars.tell(result, as_json=True)
 
 
 def measure(run: Path, pairs: int, beams: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ropewalk.models import Transformer, preset
 from ropewalk.models.config import TransformerConfig
 from ropewalk.nn import Draw
 from ropewalk.train import objective
-from ropewalk.train.objective import Learner, draw_of, targets
+from ropewalk.train.objective import Learner, draw_of
 
 SMALL = {"vocabulary": 53, "width": 32, "heads": 4, "head_width": 8, "key_heads": 4, "hidden": 64, "layers": 2}
 
@@ -86,12 +86,12 @@ def test_pieces_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_of_passes_add_up_to_those_of_the_batch() -> None:
     model = learner("llama")
     batch = batch_for(model, rows=4)
-    (loss(model, batch) / targets(batch)).backward()
+    (loss(model, batch) / batch.targets).backward()
     whole = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
     for rows in (slice(0, 1), slice(1, 4)):
         part = batch.take(rows)
-        (loss(model, part) / targets(batch)).backward()
+        (loss(model, part) / batch.targets).backward()
     for name, p in model.named_parameters():
         torch.testing.assert_close(p.grad, whole[name], rtol=1e-5, atol=1e-7)
 
@@ -120,6 +120,6 @@ def test_coins_depend_on_seed_step_and_sample_and_nothing_else() -> None:
 def test_an_untrained_model_knows_nothing() -> None:
     model = learner("llama").eval()
     batch = batch_for(model)
-    mean = value(model, batch) / int(targets(batch))
+    mean = value(model, batch) / int(batch.targets)
     assert abs(mean - math.log(53)) < 0.5
     assert F.cross_entropy(torch.zeros(1, 53), torch.tensor([0])).item() == pytest.approx(math.log(53))

@@ -24,11 +24,11 @@ from ropewalk.data.open import Data
 from ropewalk.distributed.apply import autocast, clip, finish, last
 from ropewalk.distributed.world import World
 from ropewalk.evaluate.by_position import by_position
-from ropewalk.train.checkpoint import Checkpoints
+from ropewalk.train.checkpoint import Checkpoints, Found
 from ropewalk.train.config import TrainConfig
 from ropewalk.train.faults import Signals, Watch, Watchdog
 from ropewalk.train.metrics import Metrics
-from ropewalk.train.objective import Learner, draw_of, targets
+from ropewalk.train.objective import Learner, draw_of
 from ropewalk.train.optim import set_rates
 from ropewalk.train.progress import Progress
 from ropewalk.train.sizes import Sizes
@@ -103,7 +103,7 @@ class Loop:
     def update(self, batch: Batch, began: float) -> str:
         """One update, unless something is wrong with it: then weights and optimizer are as they were."""
         parts = [self.world.cut(part) for part in split(batch.to(self.world.device), self.sizes.micro)]
-        count = self.world.sum(torch.stack([targets(part) for part in parts]).sum())
+        count = self.world.sum(torch.stack([part.targets for part in parts]).sum())
         total = torch.zeros((), device=self.world.device)
         for number, part in enumerate(parts):
             last(self.learner, number == len(parts) - 1)
@@ -178,25 +178,22 @@ class Loop:
         state = {"step": self.step, "bad": sorted(self.bad), "valid": self.valid, "watch": self.watch.state()}
         self.checkpoints.save(self.step, self.learner, self.optimizers, state | self.facts)
 
-    def restore(self) -> bool:
-        """From the newest checkpoint that is whole. False where there is none."""
-        self.checkpoints.wait()
-        found = self.checkpoints.newest()
-        if found is None:
-            return False
+    def restore(self, found: Found) -> None:
+        """From a checkpoint that was found whole."""
         state = self.checkpoints.load(found, self.learner, self.optimizers)
         self.step, self.valid = state["step"], state["valid"]
         self.bad |= set(state["bad"])
         self.watch.load(state["watch"])
-        return True
 
     def roll_back(self) -> None:
         """To the last checkpoint; the batch that did harm is passed over when its turn comes again."""
         culprit = self.step
-        if not self.restore():
+        found = self.checkpoints.newest()
+        if found is None:
             raise FloatingPointError(
                 f"step {culprit + 1} went wrong before the first checkpoint: nothing to go back to"
             )
+        self.restore(found)
         self.bad.add(culprit)
         self.progress.say(f"went back to step {self.step:,}; batch {culprit:,} will be passed over")
 

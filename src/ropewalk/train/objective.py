@@ -79,11 +79,6 @@ def loss_of_piece(
         return F.cross_entropy(cap * torch.tanh(logits / cap), target, **settings)
 
 
-def targets(batch: Batch) -> Tensor:
-    """How many tokens are asked for."""
-    return (batch.target != IGNORE).sum()
-
-
 def draw_of(batch: Batch, seed: int, step: int) -> Draw:
     """What dropout's coins depend on. Seed and step are mixed into the sample numbers, as a tensor: numbers of the
     host would be constants of a compiled graph, and every step another graph."""

@@ -106,18 +106,18 @@ def _train(
         )
         loop = Loop(
             config, cut, data, world, learner, made, checkpoints, Watch(config.faults, world), signals, watchdog,
-            progress=Progress(cut.steps, 0, shown=shown and first), metrics=None,
+            progress=Progress(cut.steps, 0, shown=False), metrics=None,
             facts={"recipe": written, "data": data.fingerprint, "versions": versions()},
         )  # fmt: skip
         if resume and (found := checkpoints.newest()) is not None:
             check_drift(found.state, loop.facts, allow=allow_drift)
-            loop.restore()
+            loop.restore(found)
         if first:
             (out / "recipe.yaml").write_text(to_yaml(written), encoding="utf-8")
             trackers = [tracker(config.track, out.name, written)] if config.track else []
             loop.metrics = Metrics(out / "metrics.jsonl", trackers)
             loop.progress = Progress(cut.steps, loop.step, shown=shown)
-        loop.flops = step_flops(recipe.model, cut.rows, cut.length, getattr(recipe.data, "source_length", None))
+        loop.flops = step_flops(recipe.model, cut.rows, cut.length, data.source_length)
         loop.peak = gemm_peak(config.precision, world.device) if shown else None
         if until is not None:
             signals.stop_after(until)

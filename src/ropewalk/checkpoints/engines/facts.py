@@ -78,7 +78,7 @@ class Facts:
         inner = config.get("text_config") if config.get("model_type") in PARTS else None
         self.text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
         self.gguf = "general.architecture" in config
-        self.arch = str(config.get("general.architecture", ""))
+        self.arch = str(config["general.architecture"]) if self.gguf else ""
         self.model_type = str(config.get("model_type") or resolved.model_type)
         block = self.text.get("rope_parameters")
         self.new = block if isinstance(block, Mapping) else {}
