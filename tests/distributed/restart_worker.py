@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import torch
 
@@ -17,5 +18,6 @@ if __name__ == "__main__":
         os.kill(os.getpid(), signal.SIGKILL)
     # The survivor waits here for the dead one, and is stopped by torchrun.
     agreed = world.agree(world.rank == 1)
-    print(f"attempt {attempt}, rank {world.rank}: sum {int(total)}, agreed {agreed}", flush=True)
     world.stop()
+    left = sum("gloo" in comm.read_text() for comm in Path("/proc/self/task").glob("*/comm"))
+    print(f"attempt {attempt}, rank {world.rank}: sum {int(total)}, agreed {agreed}, {left} threads left", flush=True)

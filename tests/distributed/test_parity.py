@@ -72,4 +72,5 @@ def test_compiled_blocks() -> None:
 def test_a_killed_rank_is_replaced() -> None:
     said = torchrun(2, "restart_worker.py", options=("--max-restarts", "1"))
     for rank in (0, 1):
-        assert f"attempt 1, rank {rank}: sum 3, agreed True" in said, said
+        # A thread of gloo that outlives its group may abort the interpreter as it ends, which torchrun calls a failure.
+        assert f"attempt 1, rank {rank}: sum 3, agreed True, 0 threads left" in said, said

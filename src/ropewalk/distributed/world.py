@@ -8,6 +8,7 @@ rows. tp: each has other heads of the same tokens. One process without torchrun 
 
 from __future__ import annotations
 
+import gc
 import os
 from datetime import timedelta
 from typing import Self
@@ -97,8 +98,14 @@ class World:
         return cls(init_device_mesh(place.type, sizes, mesh_dim_names=AXES), place)
 
     def stop(self) -> None:
+        """Leaves the others. The threads of gloo end with the last reference to their group, and one that still frees
+        a tensor while the interpreter goes down takes the process with it (SIGABRT, which torchrun counts as a failure
+        of a run that had succeeded): so the groups are let go of here, and what held them in a circle is collected."""
         if self.mesh is not None and dist.is_initialized():
             dist.destroy_process_group()
+            self.mesh = None
+            self._axes.clear()
+            gc.collect()
 
     def axis(self, name: str) -> DeviceMesh:
         """One side of the mesh: dp_replicate, dp_shard, cp, tp; fsdp = dp_shard x cp; tokens = all but tp."""
