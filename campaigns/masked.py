@@ -19,8 +19,9 @@ import numpy as np
 
 from benchmarks import bars
 from ropewalk.data.batch import IGNORE
+from ropewalk.data.layout import describe
 from ropewalk.data.open import open_data
-from ropewalk.data.stored import Documents, describe
+from ropewalk.data.stored import Documents
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
 from ropewalk.train.metrics import read

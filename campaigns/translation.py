@@ -24,7 +24,8 @@ import torch
 
 from benchmarks import bars
 from ropewalk.checkpoints.load import load
-from ropewalk.data.stored import Documents, describe
+from ropewalk.data.layout import describe
+from ropewalk.data.stored import Documents
 from ropewalk.models import complete
 from ropewalk.overrides import load as load_recipe
 from ropewalk.train.config import Recipe

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ropewalk.attention import eager, flex, sdpa, tiled
+from ropewalk.attention import documents, eager, flex, sdpa, tiled
 from ropewalk.attention.rule import Held, Rule
 from ropewalk.attention.score import Keep, Score, precise
 from ropewalk.encodings import Signal
@@ -134,7 +134,8 @@ def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | No
     (B, H, L, _), S = q.shape, k.shape[2]
     rows = max(score.signal.q.shape[0], score.signal.k.shape[0])
     wide = precise(q.dtype).itemsize
-    dense_mask = 0 if plain and not score.biased else rows * L * S * (H * wide if score.biased else 1)
+    needs_mask = score.biased or not (plain or documents.fit(score, q))
+    dense_mask = 0 if not needs_mask else rows * L * S * (H * wide if score.biased else 1)
     all_scores = 3 * B * H * L * S * wide
     tile = 6 * wide * min(max(tiled.TILE, H * S * min(L, tiled.FEWEST)), B * H * L * S)
     able = {
@@ -157,7 +158,9 @@ def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | No
                 for other in (backend, *order[: order.index(name)])
                 if other and able[other]
             ]
-            reason = "; ".join(dict.fromkeys(refused)) or ("no mask needed" if plain else "fused, with a small mask")
+            reason = "; ".join(dict.fromkeys(refused)) or (
+                "fused, with a small mask" if needs_mask else "no mask needed" if plain else "each document by itself"
+            )
             return Choice(name, reason, memory[name], plain)
     raise AssertionError("tiled attention can always run")
 

@@ -6,12 +6,15 @@ causal pass needs neither.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ropewalk.attention import documents
 from ropewalk.attention.rule import Held, opened
-from ropewalk.attention.score import Score, precise
+from ropewalk.attention.score import Score, per_query_head, precise
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Tensor:
@@ -29,12 +32,24 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
     if plain and not score.biased:
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
         causal = score.rule.causal and not (L == 1 and isinstance(signal.k, Held))
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
+        return _fused(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
+    if documents.fit(score, q):
+        k, v = per_query_head(k, H), per_query_head(v, H)
+        return documents.attend(q, k, v, signal.q, causal=score.rule.causal, scale=score.scale)[..., :V]
     keys = signal.k
     shared_by_layers = isinstance(keys, Held) and keys.fits(signal.q, score.rule)
     mask, sees = keys.open if shared_by_layers else opened(score.rule.mask(signal.q, keys))
     if score.biased:
         bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype))
         mask = bias.masked_fill(~mask, -torch.inf).to(q.dtype)
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **shared)
+    out = _fused(q, k, v, attn_mask=mask, **shared)
     return (out * sees.to(out.dtype)).view(B, H, L, width)[..., :V]
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None = None, **settings: Any) -> Tensor:
+    if not (documents.slow_backward(k) and torch.is_grad_enabled() and q.requires_grad):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **settings)
+    with torch.autocast("cpu", enabled=False):
+        mask = attn_mask.float() if attn_mask is not None and attn_mask.is_floating_point() else attn_mask
+        q, k, v = q.float(), k.float(), v.float()
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, **settings).bfloat16()

@@ -1,0 +1,164 @@
+"""Attention within documents that lie side by side in a row, on a CPU: each document by itself.
+
+The fused kernel takes who sees whom as a mask, and computes what the mask hides too. Documents need no mask: each is a
+row of its own. Which documents there are is read from the positions when it runs, so this is an operator of its own,
+which a compiler does not look into. Positions that are not documents side by side get the mask after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ropewalk.attention.rule import Rule, opened
+from ropewalk.attention.score import Score
+from ropewalk.positions import PAD, Positions
+
+SMALL = 1 << 13
+"""Tokens of a row x tokens of an average document, below which a mask costs less than so many small calls: a row of 128
+with sentences of 10 is one call with a mask, or 400 without."""
+MASK = 1 << 24
+"""Numbers of a mask that are there at once."""
+FEW = 1 << 14
+"""Numbers of a head's keys below which, on a CPU, the fused backward pass takes up to three times as long in bfloat16
+as in float32 (measured: 3.1 for 128 keys of 32, 1.4 for 512 of 32, 0.8 for 512 of 64)."""
+
+_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+
+
+def fit(score: Score, q: Tensor) -> bool:
+    """Whether this is attention of tokens to themselves, without a window or a bias: all there is, is documents."""
+    signal, whole = score.signal, score.rule.window is None and not score.biased
+    return whole and signal.q is signal.k and q.device.type == "cpu" and not torch.compiler.is_exporting()
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, at: Positions, *, causal: bool, scale: float) -> Tensor:
+    """Queries, keys and values (B, H, L, K) of the same tokens."""
+    if torch.is_autocast_enabled("cpu"):
+        q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
+    return _attend(q, k, v, at.order, at.segment, causal, scale)[0]
+
+
+@torch.library.custom_op("ropewalk::attend_documents", mutates_args=())
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, order: Tensor, segment: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    out, weight = _zeros(q), _log_weight(q)
+    documents = _documents(order, segment, len(q), causal)
+    for rows, some in documents or ():
+        found = _forward(*(x[rows, :, some] for x in (q, k, v)), 0.0, causal, scale=scale)
+        out[rows, :, some], weight[rows, :, some] = found
+    for some, mask, sees in () if documents else _masks(order, segment, causal, q.dtype):
+        mixed, weight[:, :, some] = _forward(q[:, :, some], k, v, 0.0, False, attn_mask=mask, scale=scale)
+        out[:, :, some] = mixed * sees
+    return out, weight
+
+
+@_attend.register_fake
+def _(q: Tensor, *_: object) -> tuple[Tensor, Tensor]:
+    return _zeros(q), _log_weight(q)
+
+
+@torch.library.custom_op("ropewalk::attend_documents_backward", mutates_args=())
+def _gradients(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    weight: Tensor,
+    order: Tensor,
+    segment: Tensor,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    grads = (_zeros(q), _zeros(k), _zeros(v))
+    documents = _documents(order, segment, len(q), causal)
+    for rows, some in documents or ():
+        parts = _widened(*(x[rows, :, some] for x in (grad, q, k, v, out)))
+        found = _backward(*parts, weight[rows, :, some], 0.0, causal, scale=scale)
+        for whole, part in zip(grads, found, strict=True):
+            whole[rows, :, some] = part
+    wide = torch.float32 if slow_backward(k) else q.dtype
+    for some, mask, sees in () if documents else _masks(order, segment, causal, wide):
+        parts = _widened(grad[:, :, some] * sees.to(grad.dtype), q[:, :, some], k, v, out[:, :, some])
+        found = _backward(*parts, weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
+        grads[0][:, :, some] = found[0]
+        for whole, part in zip(grads[1:], found[1:], strict=True):
+            whole += part
+    return grads
+
+
+@_gradients.register_fake
+def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor, Tensor, Tensor]:
+    return _zeros(q), _zeros(k), _zeros(v)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.causal, ctx.scale = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _differentiate(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    q, k, v, order, segment, out, weight = ctx.saved_tensors
+    return *_gradients(grad, q, k, v, out, weight, order, segment, ctx.causal, ctx.scale), None, None, None, None
+
+
+_attend.register_autograd(_differentiate, setup_context=_keep)
+
+Piece = tuple[slice, slice]  # of rows, of tokens
+
+
+def _documents(order: Tensor, segment: Tensor, rows: int, causal: bool) -> list[Piece] | None:
+    """Where each document is, or None where one is in pieces, its tokens are not in order, or there are too many."""
+    within = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] != PAD)
+    if causal and bool(((order.diff(dim=1) <= 0) & within).any()):
+        return None
+    breaks = (segment[:, 1:] != segment[:, :-1]).nonzero().tolist()
+    found: list[Piece] = []
+    for row in range(len(segment)):
+        firsts = [0, *(at + 1 for number, at in breaks if number == row)]
+        names = segment[row, firsts].tolist()
+        pieces = zip(names, firsts, [*firsts[1:], segment.shape[1]], strict=True)
+        mine = [slice(first, end) for name, first, end in pieces if name != PAD]
+        if len(set(names) - {PAD}) != len(mine):
+            return None
+        # Positions of one row stand for all rows.
+        found += [(slice(0, rows) if len(segment) < rows else slice(row, row + 1), some) for some in mine]
+    tokens = sum(some.stop - some.start for _, some in found)
+    return found if segment.shape[1] * tokens >= SMALL * len(found) else None
+
+
+def _masks(order: Tensor, segment: Tensor, causal: bool, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Some of the queries, what they see of the keys, and 1 for those that see any."""
+    at, length = Positions(order, order, segment, 0), order.shape[1]
+    step = max(1, MASK // order.numel())
+    for some in (slice(first, first + step) for first in range(0, length, step)):
+        seen, sees = opened(Rule(causal=causal).mask(at.take(some), at))
+        yield some, torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf), sees.to(dtype)
+
+
+def slow_backward(k: Tensor) -> bool:
+    return k.device.type == "cpu" and k.dtype == torch.bfloat16 and k.shape[2] * k.shape[3] < FEW
+
+
+def _widened(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
+    parts = (grad, q, k, v, out)
+    return tuple(x.float() for x in parts) if slow_backward(k) else parts
+
+
+def _zeros(q: Tensor) -> Tensor:
+    """As attention's kernels lay it out: the heads of a token side by side."""
+    B, H, L, K = q.shape
+    return q.new_zeros(B, L, H, K).transpose(1, 2)
+
+
+def _log_weight(q: Tensor) -> Tensor:
+    """(B, H, L) the logarithm of each query's sum of weights, which the way back asks for."""
+    B, H, L, _ = q.shape
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    return q.new_zeros(B, L, H, dtype=wide).transpose(1, 2)
