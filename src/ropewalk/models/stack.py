@@ -17,9 +17,6 @@ from ropewalk.models.config import Side, TransformerConfig
 from ropewalk.nn import MLP, AcrossHeads, Attention, Block, Core, Draw, Dropout, Residual, deepnorm, norm
 from ropewalk.positions import Positions
 
-PLACES = 8
-"""Places of dropout in one layer; their numbers tell the coins of a model's layers apart."""
-
 
 class Stack(nn.Module):
     def __init__(self, config: TransformerConfig, side: Side) -> None:
@@ -33,12 +30,10 @@ class Stack(nn.Module):
         self.kind_of = [kinds.index(layer.encoding.model_dump_json()) for layer in layers]
         self.rules = [Rule(causal=side == "decoder", window=layer.window) for layer in layers]
         self.cross_encoding = NoPE() if cross else None
-        first = 0 if side == "encoder" else 1 << 20
-        self.dropout = Dropout(config.dropout.embedding, first)
+        self.first = 0 if side == "encoder" else 1 << 20  # of the numbers that tell the coins of the layers apart
+        self.dropout = Dropout(config.dropout.embedding)
         self.embedding_norm = token_norm(config) if config.embedding_norm else None
-        self.blocks = nn.ModuleList(
-            block(config, side, cross=cross, place=first + PLACES * (number + 1)) for number in range(len(layers))
-        )
+        self.blocks = nn.ModuleList(block(config, side, cross=cross) for _ in layers)
         # Where nothing normalises the residual stream itself, its end must be.
         needs_norm = config.norm.placement in ("pre", "sandwich", "output", "parallel")
         self.final_norm = token_norm(config) if needs_norm else None
@@ -67,7 +62,8 @@ class Stack(nn.Module):
             x = signal.embed(x)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
-        x = self.dropout(x, draw, at)
+        draws = [None if draw is None else draw.of(self.first + number) for number in range(len(self.blocks) + 1)]
+        x = self.dropout(x, draws[-1], at)
         looks = None if self.cross_encoding is None else self.cross_encoding.at(at, memory_at)
         for number, layer in enumerate(self.blocks):
             x = layer(
@@ -78,12 +74,12 @@ class Stack(nn.Module):
                 memory_signal=looks,
                 cache=None if cache is None else cache[number],
                 cross_cache=cache.cross[number] if cache is not None and cache.cross else None,
-                draw=draw,
+                draw=draws[number],
             )
         return x if self.final_norm is None else self.final_norm(x)
 
 
-def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> Block:
+def block(config: TransformerConfig, side: Side, *, cross: bool) -> Block:
     """One layer as the config describes it."""
     counts = {f"{name}_layers": len(config.layer_kinds(name)) for name in config.sides}
     alpha, beta = deepnorm(side, **counts) if config.norm.placement == "deep" else (1.0, 1.0)
@@ -112,7 +108,7 @@ def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> 
                 soft_cap=config.soft_cap,
                 sink=config.sink,
                 dropout=config.dropout.attention,
-                place=place + number,
+                place=number,
             ),
             **weights,
         )
@@ -121,7 +117,7 @@ def block(config: TransformerConfig, side: Side, *, cross: bool, place: int) -> 
         attention(3),
         MLP(config.width, config.hidden, config.activation, bias=config.mlp_bias, fused=config.fused, **weights),
         lambda number: Residual(
-            config.norm.placement, partial(token_norm, config), Dropout(config.dropout.residual, place + number), alpha
+            config.norm.placement, partial(token_norm, config), Dropout(config.dropout.residual, number), alpha
         ),
         cross=attention(4, cross=True) if cross else None,
         shared_norm=config.norm.shared,

@@ -1,6 +1,6 @@
 """Dropout whose coin is a function of where it falls, not of what was drawn before.
 
-    keep(x) = hash(seed, step, sample, place, position, feature) >= rate
+    keep(x) = hash(seed, step, sample, layer, place, position, feature) >= rate
 
 A run that is resumed, cut into other batches or spread over other ranks draws the same, because none of these numbers
 changes. The hash is splitmix64's finisher, three rounds of it over exact integers.
@@ -8,6 +8,7 @@ changes. The hash is splitmix64's finisher, three rounds of it over exact intege
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,8 +16,6 @@ from torch import Tensor, nn
 
 from ropewalk.attention import Keep
 from ropewalk.positions import Positions
-
-_SIGN = 1 << 63
 
 
 class Draw(NamedTuple):
@@ -27,9 +26,13 @@ class Draw(NamedTuple):
     sample: Tensor
     """(B,) int64: the number of each row's sample in the data, whatever batch or rank it is in."""
 
+    def of(self, layer: int) -> Draw:
+        """The coins of one layer. Its number goes into the tensor: layers then differ in no constant of a graph."""
+        return self._replace(sample=self.sample + _signed(_mixed(layer)))
+
 
 class Dropout(nn.Module):
-    """One place of a model where features are dropped; `place` tells it from the others."""
+    """One place of a layer where features are dropped, in steps of 2^-16; `place` tells it from the others."""
 
     def __init__(self, rate: float, place: int = 0) -> None:
         super().__init__()
@@ -44,9 +47,13 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor, draw: Draw | None, at: Positions) -> Tensor:  # x (B, L, D)
         if not self.active:
             return x
-        feature = torch.arange(x.shape[-1], device=x.device)
-        kept = self.kept(draw, slice(None), at.segment[..., None], at.order[..., None], feature)
-        return torch.where(kept, x / (1 - self.rate), 0.0)
+        width = x.shape[-1]
+        # A hash has coins for four features, sixteen bits each: it is what dropout costs.
+        four = torch.arange(-(-width // 4), device=x.device)
+        bits = self.bits(draw, slice(None), at.segment[..., None], at.order[..., None], four)
+        share = math.ceil(self.rate * 2**16)
+        dropped = bits.view(torch.int16)[..., :width] < share - 2**15
+        return (x * (2**16 / (2**16 - share))).masked_fill(dropped, 0.0)
 
     def of_scores(self, draw: Draw | None) -> Keep | None:
         """The same for attention's weights: by head, query and key."""
@@ -55,20 +62,20 @@ class Dropout(nn.Module):
 
         def chosen(rows: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
             segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
-            return self.kept(draw, rows, segment, order, head[None], k.order[:, None, None, :])
+            bits = self.bits(draw, rows, segment, order, head[None], k.order[:, None, None, :])
+            return ((bits >> 11) & (2**53 - 1)).to(torch.float64) * 2.0**-53 >= self.rate  # the top 53, in [0, 1)
 
         return Keep(chosen, 1 / (1 - self.rate))
 
-    def kept(self, draw: Draw | None, rows: slice, *coordinates: Tensor) -> Tensor:
-        """Whether each place is kept. Coordinates broadcast, the first axis being the batch's, of which `rows`."""
+    def bits(self, draw: Draw | None, rows: slice, *coordinates: Tensor) -> Tensor:
+        """64 random bits for each place. Coordinates broadcast, the first axis being the batch's, of which `rows`."""
         if draw is None:
             raise ValueError("dropout in training needs draw=Draw(seed, step, sample); or call model.eval()")
         here = _mixed(_mixed(draw.seed ^ 0x9E3779B97F4A7C15) + draw.step) + self.place
         bits = draw.sample[rows].view(-1, *[1] * (max(c.ndim for c in coordinates) - 1)) + _signed(_mixed(here))
         for coordinate in coordinates:
             bits = _mix(bits) + coordinate
-        # The top 53 bits as a number in [0, 1).
-        return ((_mix(bits) >> 11) & (2**53 - 1)).to(torch.float64) * 2.0**-53 >= self.rate
+        return _mix(bits)
 
     def extra_repr(self) -> str:
         return f"{self.rate}"
@@ -90,4 +97,4 @@ def _mixed(z: int) -> int:
 
 
 def _signed(z: int) -> int:
-    return (z + _SIGN) % (1 << 64) - _SIGN
+    return (z + (1 << 63)) % (1 << 64) - (1 << 63)
