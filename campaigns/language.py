@@ -3,9 +3,10 @@
     ropewalk data prepare long-english --out data/long-english
     python -m campaigns.language data/long-english [--tokens 3M] [--seed 0] > campaigns/results/language.json
 
-Both are trained in one process, a few steps of one and then of the other, so that whatever else the machine does slows
-both. Rows are cut from the text as it runs, which is what Llama's code can express. Bits per byte is of the same
-validation rows. Each model starts as its own library starts it; a second seed of ours says how much is chance.
+Both are compiled and trained in one process, a few steps of one and then of the other, so that whatever else the
+machine does slows both. Rows are cut from the text as it runs, which is what Llama's code can express. Bits per byte is
+of the same validation rows. Each model starts as its own library starts it; a second seed of ours says how much is
+chance.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from torch.nn import functional as F
 from benchmarks import bars
 from ropewalk.data.batch import Batch
 from ropewalk.data.open import Data, open_data
+from ropewalk.distributed.apply import parallelise
+from ropewalk.distributed.world import World
 from ropewalk.evaluate.by_position import by_position
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
@@ -40,8 +43,10 @@ VALID_ROWS = 64
 class Trainee:
     """One model with its optimizer; `loss(batch)` is a sum, `each(batch)` the losses of the tokens."""
 
-    def __init__(self, model: Any, recipe: Recipe, of: str) -> None:
-        self.model, self.recipe, self.of, self.step = model, recipe, of, 0
+    def __init__(self, model: Any, recipe: Recipe, of: str, rows: int) -> None:
+        self.model, self.recipe, self.of, self.rows, self.step = model, recipe, of, rows, 0
+        if recipe.train.compile and of == "transformers":
+            self.losses = torch.compile(self.losses)
         self.made = optimizers(recipe.train.optimizer, model, recipe.train.peak(recipe.model.width))
         self.seconds: list[float] = []
 
@@ -49,9 +54,13 @@ class Trainee:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.train.precision == "bfloat16"):
             if self.of != "transformers":
                 return self.model(batch.tokens, batch.at, batch.target, draw=draw_of(batch, 0, self.step), each=each)
-            logits = self.model(batch.tokens).logits.flatten(0, 1)
-            found = F.cross_entropy(logits, batch.target.flatten(), reduction="none" if each else "sum")
-            return found.view(batch.target.shape) if each else found
+            found = self.losses(batch.tokens, batch.target)
+            return found if each else found.sum()
+
+    def losses(self, tokens: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Of the tokens, by transformers' model."""
+        logits = self.model(tokens).logits.flatten(0, 1)
+        return F.cross_entropy(logits, target.flatten(), reduction="none").view(target.shape)
 
     def update(self, batch: Batch, steps: int) -> None:
         began = time.perf_counter()
@@ -67,12 +76,22 @@ class Trainee:
     @torch.no_grad()
     def measured(self, data: Data) -> dict[str, Any]:
         self.model.eval()
-        batches = (data.batch("valid", n, rows=4) for n in range(min(VALID_ROWS, data.rows("valid")) // 4))
+        count = min(VALID_ROWS, data.rows("valid")) // self.rows
+        batches = (data.batch("valid", n, rows=self.rows) for n in range(count))
         found = by_position(
             lambda b: self.loss(b, each=True), batches, length=data.length, token_bytes=data.token_bytes
         )
         self.model.train()
         return found
+
+
+def ours(recipe: Recipe, seed: int) -> Learner:
+    compiled = recipe.train.compile
+    made = parallelise(lambda: Learner(recipe.model), World.start(), seed=seed, compiled=compiled)
+    assert isinstance(made, Learner)
+    if compiled:
+        made.pieces = torch.compile(made.pieces)
+    return made
 
 
 def llama(recipe: Recipe) -> Any:
@@ -103,7 +122,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("changes", nargs="*", help="KEY=VALUE")
     given = options.parse_args()
-    changes = [f"data.path={given.data}", "data.isolate=false", f"train.tokens={given.tokens}", "train.compile=false"]
+    changes = [f"data.path={given.data}", "data.isolate=false", f"train.tokens={given.tokens}"]
     recipe = load(Recipe, RECIPE, [*changes, f"train.seed={given.seed}", *given.changes])
     result = compare(recipe)
     said = f"python -m campaigns.language DATA --tokens {given.tokens} --seed {given.seed}"
@@ -115,12 +134,14 @@ def compare(recipe: Recipe) -> dict[str, Any]:
     data = open_data(recipe.data, stack="decoder", seed=recipe.train.seed)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     cut = sizes(recipe.train, data.length, 1)
-    built = {"ropewalk": lambda: Learner(recipe.model), "transformers": lambda: llama(recipe)}
-    built["ropewalk, another seed"] = lambda: Learner(recipe.model)
-    trainees = {}
-    for number, (name, build) in enumerate(built.items()):
-        torch.manual_seed(recipe.train.seed + number // 2)
-        trainees[name] = Trainee(build(), recipe, name)
+    seed, another = recipe.train.seed, recipe.train.seed + 1
+    torch.manual_seed(seed)
+    built = {
+        "ropewalk": ours(recipe, seed),
+        "transformers": llama(recipe),
+        f"ropewalk, seed {another}": ours(recipe, another),
+    }
+    trainees = {name: Trainee(model, recipe, name, cut.rows) for name, model in built.items()}
     counts = {name: sum(p.numel() for p in t.model.parameters()) for name, t in trainees.items()}
     if len(set(counts.values())) != 1:
         raise SystemExit(f"the models are not of one size: {counts}")
@@ -134,7 +155,7 @@ def compare(recipe: Recipe) -> dict[str, Any]:
             print(f"step {first + TURN} of {cut.steps}", file=sys.stderr, flush=True)
     valid = {name: trainee.measured(data) for name, trainee in trainees.items()}
     bits = {name: found["bits_per_byte"] for name, found in valid.items()}
-    chance = abs(bits["ropewalk"] - bits["ropewalk, another seed"])
+    chance = abs(bits["ropewalk"] - bits[f"ropewalk, seed {another}"])
     pairs = zip(trainees["transformers"].seconds[1:], trainees["ropewalk"].seconds[1:], strict=True)
     faster = statistics.median(theirs / ours for theirs, ours in pairs)
     apart = bits["ropewalk"] - bits["transformers"]

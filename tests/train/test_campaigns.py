@@ -1,4 +1,4 @@
-"""The campaigns about faults, cut short: a few trials of each, spread over what they vary."""
+"""The campaigns about training, cut short: a few trials of each, spread over what they vary."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from typing import Any
 
 import pytest
 
+from ropewalk.data.sample import sample
+
 REPOSITORY = Path(__file__).parents[2]
 
 
-def campaign(name: str, out: Path, *arguments: str) -> dict[str, Any]:
+def run(arguments: list[str], code: int | None = 0) -> str:
+    """What a module of this name writes; code: it must end in, None: any."""
     paths = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])
     environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", f"campaigns.{name}", "--out", str(out), "--json", *arguments]
+    command = [sys.executable, "-m", *arguments]
     done = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
-    return json.loads(done.stdout)
+    assert code in (None, done.returncode), done.stderr
+    return done.stdout
+
+
+def campaign(name: str, out: Path, *arguments: str) -> dict[str, Any]:
+    return json.loads(run([f"campaigns.{name}", "--out", str(out), "--json", *arguments], code=None))
 
 
 def failures(result: dict[str, Any]) -> list[Any]:
@@ -43,3 +51,27 @@ def test_twelve_kills(tmp_path: Path) -> None:
     result = campaign("kills", tmp_path / "result.json", *arguments)
     assert failures(result) == []
     assert result["bars"]["kills"]["value"] == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "recipe", "kind", "arguments"),
+    [("masked", "encoder", "text", ()), ("translation", "translate-en-zh", "pairs", ("--pairs", "4", "--beams", "2"))],
+)
+def test_what_is_said_of_a_run(tmp_path: Path, name: str, recipe: str, kind: Any, arguments: tuple[str, ...]) -> None:
+    """Two steps teach nothing: the bars are there, and do not hold."""
+    data = sample(kind, tmp_path / "data")
+    run(["ropewalk", "train", f"recipes/{recipe}.yaml", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
+    result = json.loads(run([f"campaigns.{name}", str(tmp_path / "run"), *arguments], code=1))
+    assert not all(bar["holds"] for bar in result["bars"].values())
+    assert result["training"]["steps"] == 2
+    assert len(result.get("examples", "four")) == 4
+
+
+def test_two_libraries_side_by_side(tmp_path: Path) -> None:
+    data = sample("text", tmp_path / "data")
+    small = ("model.width=32", "model.layers=1", "data.length=64", "train.batch=128", "train.compile=false")
+    result = json.loads(run(["campaigns.language", str(data), *small, "--tokens", "1280"], code=None))
+    assert result["training"]["steps"] == 10
+    bits = result["bits_per_byte"]
+    assert len(bits) == 3
+    assert max(bits.values()) - min(bits.values()) < 0.3, bits

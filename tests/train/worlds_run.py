@@ -108,21 +108,21 @@ def moved(folder: Path, muon: bool) -> dict[str, Any]:
 def resumed(folder: Path, steps: int) -> dict[str, float]:
     from ropewalk.train.run import train
 
-    def run(out: Path, ranks: int, until: int | None) -> None:
-        recipe = small_recipe.recipe(steps + 4, 4, batch=128)
+    def run(out: Path, ranks: int, until: int | None, **mesh: int) -> None:
+        recipe = small_recipe.recipe(steps + 4, 4, batch=128).model_copy(update={"mesh": MeshConfig(**mesh)})
         assert not any(forked.run(lambda rank: train(recipe, out, resume=True, until=until), ranks, limit=300))
 
     whole = folder / "whole"
     run(whole, 2, None)
     wanted = small_recipe.losses(whole)
     said = {}
-    for ranks in (1, 4):
-        out = folder / f"on-{ranks}"
+    for name, ranks, mesh in (("1", 1, {}), ("4", 4, {}), ("TP 2", 2, {"tp": 2}), ("CP 2", 2, {"cp": 2})):
+        out = folder / f"on {name}"
         run(out, 2, 4)
-        run(out, ranks, None)
+        run(out, ranks, None, **mesh)
         got = small_recipe.losses(out)
         assert sorted(got) == sorted(wanted)
-        said[f"2 to {ranks}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
+        said[f"2 to {name}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
     return said
 
 

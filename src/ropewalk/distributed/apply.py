@@ -75,7 +75,7 @@ def wrap(
         for attention in (m for m in model.modules() if isinstance(m, Attention)):
             gather_keys(attention, world.axis("cp").get_group())
     if compiled:
-        # Blocks share their graphs, but those with dropout, whose places differ, have one each.
+        # Blocks of one kind share their graphs; a model may have as many kinds as blocks.
         limit = len(list(blocks(model))) + torch._dynamo.config.recompile_limit
         torch._dynamo.config.recompile_limit = min(limit, 1024)
     for block in blocks(model):

@@ -12,10 +12,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
+from ropewalk.data.batch import Batch
 from ropewalk.distributed.fake import Measured, measure
-from ropewalk.distributed.world import MeshConfig
+from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.models.config import TransformerConfig
+from ropewalk.nn import Draw
 from ropewalk.overrides import either
 from ropewalk.train.config import Recipe
 from ropewalk.train.cost import forward_flops, gemm_peak, step_flops
@@ -84,11 +87,8 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
         micro=passes,
         precision=train.precision,
         recompute=train.recompute,
-        share_loss=False,
         optimizer=lambda made: optimizers(train.optimizer, made, train.peak(model.width)),
-        loss=lambda made, batch, draw, _: made(
-            batch.tokens, batch.at, batch.target, source=batch.source, source_at=batch.source_at, draw=draw
-        ),
+        loss=_loss,
     )
     compute, messages, step = None, {}, None
     if device is not None:
@@ -96,6 +96,12 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
         hidden = sum(messages.get(axis, 0.0) for axis in ("fsdp", "dp_replicate"))
         step = max(compute, hidden) + sum(messages.values()) - hidden
     return Estimate(recipe, ranks, cut, count(model), found, device, step, compute, messages)
+
+
+def _loss(learner: Any, batch: Batch, draw: Draw, world: World) -> Tensor:
+    learner.world = world
+    source = {"source": batch.source, "source_at": batch.source_at}
+    return learner(batch.tokens, batch.at, batch.target, **source, draw=draw)
 
 
 def seconds(

@@ -19,6 +19,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.data.batch import IGNORE, Batch
+from ropewalk.distributed.apply import join, share
+from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.nn import Draw
 from ropewalk.positions import Positions
@@ -32,6 +34,8 @@ class Learner(Transformer):
         super().__init__(config)
         self.pieces: Callable[..., Tensor] = loss_of_piece
         """What computes the loss of a piece: compiled where the blocks are."""
+        self.world: World | None = None
+        """Whose ranks of tp, which have the same last vectors, share the tokens of the output map."""
 
     def forward(  # pyrefly: ignore[bad-override]  the loss is what a learner answers
         self,
@@ -46,7 +50,11 @@ class Learner(Transformer):
         each: bool = False,
     ) -> Tensor:
         """The sum of the losses, a float32 number; each: those of the tokens, (B, L), 0 where nothing is asked."""
-        x = self.hidden(tokens, at, source=source, source_at=source_at, draw=draw).flatten(0, 1)
+        x = self.hidden(tokens, at, source=source, source_at=source_at, draw=draw)
+        shared = None if each else self.world
+        if shared is not None:
+            x, target = share(self, shared, x, target)
+        x = x.flatten(0, -2)
         if self.config.scale_output:
             x = x * self.config.width**-0.5
         if self.transform is not None:
@@ -64,7 +72,10 @@ class Learner(Transformer):
                 checkpoint(self.pieces, part, weight, wanted, *settings, use_reentrant=False)
                 for part, wanted in zip(x.split(rows), target.flatten().split(rows), strict=True)
             ]
-        return torch.cat(found).view(target.shape) if each else torch.stack(found).sum()
+        if each:
+            return torch.cat(found).view(target.shape)
+        total = torch.stack(found).sum()
+        return total if shared is None else join(self, shared, total)
 
 
 def loss_of_piece(

@@ -95,8 +95,10 @@ def _train(
             precision=config.precision,
             recompute=config.recompute,
             compiled=config.compile,
+            share_loss=True,
         )
         assert isinstance(learner, Learner)
+        learner.world = world
         if config.compile:
             learner.pieces = torch.compile(learner.pieces)
         made = optimizers(config.optimizer, learner, config.peak(recipe.model.width))
