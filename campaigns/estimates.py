@@ -4,8 +4,7 @@
 
 Each case is trained for three steps by `torchrun --nproc-per-node 2 -m ropewalk train`; the most memory the first rank
 held, less what it holds with a model of next to nothing, is the truth. Freed memory is given back to the system at once
-(MALLOC_MMAP_THRESHOLD_), or the heap's holes would be counted too. Rows are whole texts: where documents share a row a
-CPU's attention holds a mask for each layer, which is not counted.
+(MALLOC_MMAP_THRESHOLD_), or the heap's holes would be counted too. Rows are whole texts.
 """
 
 from __future__ import annotations
