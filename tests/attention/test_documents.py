@@ -75,6 +75,16 @@ def test_fewer_key_heads_and_rounded_numbers(key_heads: int, dtype: torch.dtype,
         assert (got - right).abs().max() <= bound * right.abs().max()
 
 
+@pytest.mark.parametrize("key_heads", [1, 4])
+def test_rows_of_one_token(key_heads: int) -> None:
+    order = torch.full((ROWS, 1), FAR)
+    signal = NoPE().at(Positions(order, order, torch.tensor([[0], [PAD]]), LIMIT))
+    q, k, v = (torch.randn(ROWS, heads, 1, 16) for heads in (4, key_heads, key_heads))
+    right, got = (attend(q, k, v, signal, Rule(), backend=backend, strict=True) for backend in ("eager", "sdpa"))
+    torch.testing.assert_close(got, right, rtol=0, atol=1e-6)
+    assert not got[1].any()
+
+
 def test_which_positions_are_documents_side_by_side() -> None:
     for name, at in CASES.items():
         found = documents._documents(at.order, at.segment, ROWS, causal=True)

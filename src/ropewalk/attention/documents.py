@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.attention.rule import Rule, opened
-from ropewalk.attention.score import Score
+from ropewalk.attention.score import Score, precise
 from ropewalk.positions import PAD, Positions
 
 SMALL = 1 << 13
@@ -115,13 +115,12 @@ Piece = tuple[slice, slice]  # of rows, of tokens
 
 def _documents(order: Tensor, segment: Tensor, rows: int, causal: bool) -> list[Piece] | None:
     """Where each document is, or None where one is in pieces, its tokens are not in order, or there are too many."""
-    within = (segment[:, 1:] == segment[:, :-1]) & (segment[:, 1:] != PAD)
-    if causal and bool(((order.diff(dim=1) <= 0) & within).any()):
+    breaks = segment[:, 1:] != segment[:, :-1]
+    if causal and bool(((order.diff(dim=1) <= 0) & ~breaks & (segment[:, 1:] != PAD)).any()):
         return None
-    breaks = (segment[:, 1:] != segment[:, :-1]).nonzero().tolist()
     found: list[Piece] = []
     for row in range(len(segment)):
-        firsts = [0, *(at + 1 for number, at in breaks if number == row)]
+        firsts = [0, *(breaks[row].nonzero()[:, 0] + 1).tolist()]
         names = segment[row, firsts].tolist()
         pieces = zip(names, firsts, [*firsts[1:], segment.shape[1]], strict=True)
         mine = [slice(first, end) for name, first, end in pieces if name != PAD]
@@ -160,5 +159,4 @@ def _zeros(q: Tensor) -> Tensor:
 def _log_weight(q: Tensor) -> Tensor:
     """(B, H, L) the logarithm of each query's sum of weights, which the way back asks for."""
     B, H, L, _ = q.shape
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return q.new_zeros(B, L, H, dtype=wide).transpose(1, 2)
+    return q.new_zeros(B, L, H, dtype=precise(q.dtype)).transpose(1, 2)

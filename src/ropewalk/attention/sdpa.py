@@ -24,6 +24,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
     width = max(K, V)
     q, k, v = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
     signal, B, L, G = score.signal, q.shape[0], q.shape[2], k.shape[1]
+    if not plain and documents.fit(score, q):
+        k, v = per_query_head(k, H), per_query_head(v, H)
+        return documents.attend(q, k, v, signal.q, causal=score.rule.causal, scale=score.scale)[..., :V]
     folded = L == 1 and H != G and not score.biased
     if folded:
         # One query a head: the heads that share a key are so many queries of one head, and each key is read once.
@@ -33,9 +36,6 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
         causal = score.rule.causal and not (L == 1 and isinstance(signal.k, Held))
         return _fused(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
-    if documents.fit(score, q):
-        k, v = per_query_head(k, H), per_query_head(v, H)
-        return documents.attend(q, k, v, signal.q, causal=score.rule.causal, scale=score.scale)[..., :V]
     keys = signal.k
     shared_by_layers = isinstance(keys, Held) and keys.fits(signal.q, score.rule)
     mask, sees = keys.open if shared_by_layers else opened(score.rule.mask(signal.q, keys))
