@@ -100,15 +100,13 @@ def ours(precision: Any, compiled: bool, packed: bool) -> Step:
 
     from ropewalk import positions
     from ropewalk.data.batch import Batch
-    from ropewalk.distributed.apply import autocast, clip, finish, parallelise
+    from ropewalk.distributed.apply import autocast, clip, finish
     from ropewalk.distributed.world import World
-    from ropewalk.train.objective import Learner
+    from ropewalk.train.objective import learner
     from ropewalk.train.optim import AdamW, optimizers
 
     world = World.start()
-    model = parallelise(lambda: Learner(model_config()), world, seed=0, precision=precision, compiled=compiled)
-    if compiled:
-        model.pieces = torch.compile(model.pieces)
+    model = learner(model_config(), world, seed=0, precision=precision, compiled=compiled)
     made = optimizers(AdamW(decay=0.01), model, 1e-4)
     tokens = torch.randint(0, bare.VOCABULARY, (BATCH, LENGTH + 1))
     documents = [[512, 64, 192, 256], [128] * 8, [384, 320, 256, 64], [256, 512, 128, 128]]

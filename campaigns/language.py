@@ -15,6 +15,7 @@ import argparse
 import statistics
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,11 @@ from torch.nn import functional as F
 from benchmarks import bars
 from ropewalk.data.batch import Batch
 from ropewalk.data.open import Data, open_data
-from ropewalk.distributed.apply import parallelise
 from ropewalk.distributed.world import World
 from ropewalk.evaluate.by_position import by_position
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
-from ropewalk.train.objective import Learner, draw_of
+from ropewalk.train.objective import draw_of, learner
 from ropewalk.train.optim import optimizers, set_rates
 from ropewalk.train.run import fitted
 from ropewalk.train.sizes import sizes
@@ -41,7 +41,7 @@ VALID_ROWS = 64
 
 
 class Trainee:
-    """One model with its optimizer; `loss(batch)` is a sum, `each(batch)` the losses of the tokens."""
+    """One model with its optimizer; `loss(batch)` is a sum, with `each` those of the tokens."""
 
     def __init__(self, model: Any, recipe: Recipe, of: str, rows: int) -> None:
         self.model, self.recipe, self.of, self.rows, self.step = model, recipe, of, rows, 0
@@ -85,15 +85,6 @@ class Trainee:
         return found
 
 
-def ours(recipe: Recipe, seed: int) -> Learner:
-    compiled = recipe.train.compile
-    made = parallelise(lambda: Learner(recipe.model), World.start(), seed=seed, compiled=compiled)
-    assert isinstance(made, Learner)
-    if compiled:
-        made.pieces = torch.compile(made.pieces)
-    return made
-
-
 def llama(recipe: Recipe) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -135,11 +126,12 @@ def compare(recipe: Recipe) -> dict[str, Any]:
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     cut = sizes(recipe.train, data.length, 1)
     seed, another = recipe.train.seed, recipe.train.seed + 1
+    ours = partial(learner, recipe.model, World.start(), compiled=recipe.train.compile)
     torch.manual_seed(seed)
     built = {
-        "ropewalk": ours(recipe, seed),
+        "ropewalk": ours(seed=seed),
         "transformers": llama(recipe),
-        f"ropewalk, seed {another}": ours(recipe, another),
+        f"ropewalk, seed {another}": ours(seed=another),
     }
     trainees = {name: Trainee(model, recipe, name, cut.rows) for name, model in built.items()}
     counts = {name: sum(p.numel() for p in t.model.parameters()) for name, t in trainees.items()}

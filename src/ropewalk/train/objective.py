@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.data.batch import IGNORE, Batch
-from ropewalk.distributed.apply import join, share
+from ropewalk.distributed.apply import join, parallelise, share
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.nn import Draw
@@ -76,6 +76,16 @@ class Learner(Transformer):
             return torch.cat(found).view(target.shape)
         total = torch.stack(found).sum()
         return total if shared is None else join(self, shared, total)
+
+
+def learner(config: TransformerConfig, world: World, *, seed: int, compiled: bool = False, **how: Any) -> Learner:
+    """The model as it is trained on this rank; how: what else `parallelise` takes."""
+    made = parallelise(lambda: Learner(config), world, seed=seed, compiled=compiled, share_loss=True, **how)
+    assert isinstance(made, Learner)
+    made.world = world
+    if compiled:
+        made.pieces = torch.compile(made.pieces)
+    return made
 
 
 def loss_of_piece(

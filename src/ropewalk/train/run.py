@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from ropewalk.data.open import Data, open_data
-from ropewalk.distributed.apply import parallelise
 from ropewalk.distributed.world import World
 from ropewalk.models.config import TransformerConfig
 from ropewalk.overrides import to_yaml
@@ -29,7 +28,7 @@ from ropewalk.train.faults import Signals, Watch, Watchdog
 from ropewalk.train.lease import Lease, die_with_parent
 from ropewalk.train.loop import Loop
 from ropewalk.train.metrics import Metrics, tracker
-from ropewalk.train.objective import Learner
+from ropewalk.train.objective import learner
 from ropewalk.train.optim import optimizers
 from ropewalk.train.progress import Progress
 from ropewalk.train.sizes import sizes
@@ -88,26 +87,21 @@ def _train(
         out.mkdir(parents=True, exist_ok=True)
     lease = Lease(out, world)
     with lease, Signals() as signals, Watchdog(config.faults, world, out / "stacks") as watchdog:
-        learner = parallelise(
-            lambda: Learner(recipe.model),
+        model = learner(
+            recipe.model,
             world,
             seed=config.seed,
             precision=config.precision,
             recompute=config.recompute,
             compiled=config.compile,
-            share_loss=True,
         )
-        assert isinstance(learner, Learner)
-        learner.world = world
-        if config.compile:
-            learner.pieces = torch.compile(learner.pieces)
-        made = optimizers(config.optimizer, learner, config.peak(recipe.model.width))
+        made = optimizers(config.optimizer, model, config.peak(recipe.model.width))
         written = recipe.model_dump(mode="json")
         checkpoints = Checkpoints(
             out / "checkpoints", keep=config.save.keep, lease=lease, asynchronous=config.save.asynchronous
         )
         loop = Loop(
-            config, cut, data, world, learner, made, checkpoints, Watch(config.faults, world), signals, watchdog,
+            config, cut, data, world, model, made, checkpoints, Watch(config.faults, world), signals, watchdog,
             progress=Progress(cut.steps, 0, shown=False), metrics=None,
             facts={"recipe": written, "data": data.fingerprint, "versions": versions()},
         )  # fmt: skip
@@ -131,7 +125,7 @@ def _train(
                 loop.metrics.close()
         export = None
         if finished:
-            export = write_model(learner, out / "export", world, length=cut.length, tokenizer=data.tokenizer)
+            export = write_model(model, out / "export", world, length=cut.length, tokenizer=data.tokenizer)
         return Result(out, loop.step, cut.steps, loop.valid, export, signals.received)
 
 
