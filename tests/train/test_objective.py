@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ropewalk import positions
 from ropewalk.data.batch import IGNORE, Batch
@@ -103,6 +104,29 @@ def test_bfloat16_sums_are_float32() -> None:
         found = loss(model, batch)
     assert found.dtype == torch.float32
     assert abs(found.item() / value(model, batch) - 1) < 2e-2
+
+
+class Products(TorchDispatchMode):
+    """The types matrix products are taken in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if op.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm):
+            self.seen |= {one.dtype for one in args if isinstance(one, Tensor)}
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ["llama", "vaswani2017"])
+def test_in_bfloat16_every_matrix_product_is(name: str) -> None:
+    """The output map's too, though a LayerNorm answers in float32 under autocast."""
+    model = learner(name).eval()
+    batch = batch_for(model)
+    with Products() as products, torch.autocast("cpu", torch.bfloat16):
+        loss(model, batch).backward()
+    assert products.seen == {torch.bfloat16}
 
 
 def test_coins_depend_on_seed_step_and_sample_and_nothing_else() -> None:

@@ -92,8 +92,10 @@ def loss_of_piece(
     x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, cap: float | None, smoothing: float, reduction: str
 ) -> Tensor:
     settings: dict[str, Any] = {"reduction": reduction, "ignore_index": IGNORE, "label_smoothing": smoothing}
-    # Weights that a sharded model holds in bfloat16 give logits in it; autocast sums their exponentials in float32.
-    with torch.autocast(x.device.type, torch.bfloat16, enabled=torch.bfloat16 in (x.dtype, weight.dtype)):
+    # The last norm answers in float32 under autocast; a sharded model's weights are bfloat16 without one. Either way
+    # the product is taken in bfloat16 and autocast sums the exponentials in float32.
+    low = torch.is_autocast_enabled(x.device.type) or torch.bfloat16 in (x.dtype, weight.dtype)
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=low):
         if cap is None:
             return F.linear_cross_entropy(x, weight, target, linear_bias=bias, **settings)
         logits = F.linear(x, weight, bias).float()
