@@ -42,9 +42,10 @@ def test_types_are_added_to_the_tokens() -> None:
         Transformer(TransformerConfig(**SMALL))(TOKENS, types=types)
 
 
-def test_output_is_transformed_biased_and_capped() -> None:
+@pytest.mark.parametrize("activation", ["gelu", "geglu"])
+def test_output_is_transformed_biased_and_capped(activation: str) -> None:
     config = TransformerConfig(
-        **SMALL, stack="encoder", activation="gelu", output_transform=True, output_bias=True, output_cap=2.0
+        **SMALL, stack="encoder", activation=activation, output_transform=True, output_bias=True, output_cap=2.0
     )
     model = Transformer(config)
     with torch.no_grad():

@@ -189,7 +189,7 @@ class TransformerConfig(Settings):
     output: bool = True
     """False: a model without an output map, whose answer is its last vectors (sentence encoders)."""
     output_transform: bool = False
-    """A linear map, the activation and a norm before the output map (BERT)."""
+    """A linear map, the activation (of a gated one, its gate's) and a norm before the output map (BERT, ModernBERT)."""
     output_bias: bool = False
     output_cap: float | None = Field(default=None, gt=0)
     """On the logits: cap * tanh(logit / cap)."""
