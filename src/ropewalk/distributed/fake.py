@@ -27,6 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 from ropewalk import positions
 from ropewalk.attention import Rule
+from ropewalk.attention.choose import DENSE_MASK
 from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.distributed import apply
 from ropewalk.distributed.tensor import HeadsCore
@@ -185,13 +186,19 @@ class _Memory(MemTracker):
 
 
 class FusedCore(HeadsCore):
-    """Attention as one fused kernel has it: its inputs, its output, a number a query."""
+    """Attention as one fused kernel has it: its inputs, its output, a number a query, a mask where one is needed."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
         width = max(q.shape[-1], v.shape[-1])
         q, k, padded = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-        grouped = q.shape[1] != k.shape[1]
-        out = F.scaled_dot_product_attention(q, k, padded, is_causal=rule.causal, enable_gqa=grouped)
+        (B, H, L, _), S = q.shape, k.shape[2]
+        settings = {"enable_gqa": H != k.shape[1]}
+        if rule.causal and L != S and B * L * S <= DENSE_MASK:
+            # Some of the queries meet the keys of all parts: no triangle fits, and a mask is built where it is small.
+            out = F.scaled_dot_product_attention(q, k, padded, torch.ones(B, 1, L, S, dtype=torch.bool), **settings)
+            out = out * torch.ones(B, 1, L, 1, dtype=out.dtype)
+        else:
+            out = F.scaled_dot_product_attention(q, k, padded, is_causal=rule.causal, **settings)
         return out[..., : v.shape[-1]]
 
 
