@@ -106,14 +106,16 @@ OFFICE_ZH = Package(
     "MPL-2.0",
 )
 TEXT = Options(vocabulary=8192)
-PAIRS = Options(kind="pairs", vocabulary=12_000, valid=0.02)
+# A million tokens teach few words: with more of them most are too rare to be learned (arXiv:1905.11901).
+PAIRS = Options(kind="pairs", vocabulary=4000, valid=0.02)
+CHARACTERS = PAIRS.model_copy(update={"vocabulary": 5000})
 
 CORPORA = {
     corpus.name: corpus
     for corpus in (
         Corpus("long-english", "manuals and an FAQ, long documents", LONG, TEXT.model_copy(update={"valid": 0.03})),
         Corpus("chinese", "classical poems, short documents", POETRY, TEXT),
-        Corpus("en-zh", "texts of software and games", (*CATALOGUES, OFFICE_ZH), PAIRS, "zh_CN"),
+        Corpus("en-zh", "texts of software and games", (*CATALOGUES, OFFICE_ZH), CHARACTERS, "zh_CN"),
         Corpus("en-de", "texts of software and games", (*CATALOGUES, OFFICE_DE), PAIRS, "de"),
     )
 }

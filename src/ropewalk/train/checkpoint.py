@@ -110,7 +110,11 @@ class Checkpoints:
             pending.result()
 
     def newest(self) -> Found | None:
-        """The newest that is whole; those passed over are named on stderr, with the file that is wrong."""
+        """The newest that is whole."""
+        return next(self.verified(), None)
+
+    def verified(self) -> Iterator[Found]:
+        """Those that are whole, newest first; those passed over are named on stderr, with the file that is wrong."""
         self.wait()
         for step, folder in reversed(self.ranks.on_first(self._committed)):
             try:
@@ -123,12 +127,11 @@ class Checkpoints:
                     lambda folder=folder, held=held, names=names: manifest.check_contents(folder, held, names)
                 )
                 state = self.ranks.on_first(lambda folder=folder: json.loads((folder / STATE).read_bytes()))
-                return Found(step, folder, held, state)
+                yield Found(step, folder, held, state)
             except Broken as fault:
                 self.broken.add(folder)
                 if self.ranks.first:
                     print(f"checkpoint {folder.name} is damaged and passed over: {fault}", file=sys.stderr, flush=True)
-        return None
 
     def load(self, found: Found, model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any]:
         """Tensors into the model and its optimizers, whatever their mesh; returns the state saved beside them."""
