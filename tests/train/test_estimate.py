@@ -35,8 +35,8 @@ def test_the_ranks_together_do_the_work_of_one(mesh: str) -> None:
     found = estimate(recipe(), sides, ranks)
     whole = step_flops(recipe().model, found.cut.rows, found.cut.length)
     together = ranks * found.measured.flops * found.cut.passes
-    # Attention's way back computes its scores once more; a part of the queries takes a mask, under which the scores that
-    # a triangle leaves out are computed too.
+    # Attention's way back computes its scores once more. A part of the queries takes a mask, under which the scores are
+    # computed too that a triangle leaves out.
     assert whole <= together <= (1.2 if "cp" in mesh else 1.05) * whole
     assert found.measured.peak >= found.measured.parameters + found.measured.optimizer
 
