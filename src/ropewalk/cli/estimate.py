@@ -54,15 +54,13 @@ def estimate(
 
 
 def _data(found: Estimate) -> dict[str, Any]:
-    from ropewalk.train.estimate import memory_of
-
     return {
         "ranks": found.ranks,
         "parameters": found.parameters,
         "steps": found.cut.steps,
         "batch_tokens": found.cut.batch,
         "passes": found.cut.passes,
-        "memory": memory_of(found.measured),
+        "memory": found.memory,
         "flops_of_a_rank": found.measured.flops,
         "traffic": [traffic.__dict__ for traffic in found.measured.traffic],
         "device": found.device,
@@ -75,12 +73,10 @@ def _data(found: Estimate) -> dict[str, Any]:
 
 
 def _say(found: Estimate, quiet: bool) -> None:
-    from ropewalk.train.estimate import memory_of
-
     cut, measured = found.cut, found.measured
     fits = {None: "", True: f", fits {found.device}", False: f", does not fit {found.device}"}[found.fits]
     weights = f"{found.parameters / 1e9:,.2f} B" if found.parameters >= 1e9 else f"{found.parameters / 1e6:,.1f} M"
-    write(f"{weights} weights on {found.ranks:,} ranks: {size(measured.peak)} a rank{fits}")
+    write(f"{weights} weights on {found.ranks:,} ranks: {size(found.memory['peak'])} a rank{fits}")
     write(f"{cut.steps:,} steps of {cut.batch:,} tokens, {cut.passes} passes of {cut.micro} x {cut.length:,} a rank")
     if found.step_seconds is not None and found.hours is not None and found.dollars is not None:
         days = f"{found.hours / 24:,.1f} days" if found.hours > 48 else f"{found.hours:,.1f} hours"
@@ -88,7 +84,7 @@ def _say(found: Estimate, quiet: bool) -> None:
     if quiet:
         return
     write("")
-    write_table(("memory of a rank", ""), [(part, size(held)) for part, held in memory_of(measured).items()])
+    write_table(("memory of a rank", ""), [(part, size(held)) for part, held in found.memory.items()])
     write("")
     rows = [
         (

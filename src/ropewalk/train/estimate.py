@@ -22,7 +22,7 @@ from ropewalk.nn import Draw
 from ropewalk.overrides import either
 from ropewalk.train.config import Recipe
 from ropewalk.train.cost import forward_flops, gemm_peak, step_flops
-from ropewalk.train.devices import DEVICES, HELD_BACK, REACHED, Device
+from ropewalk.train.devices import DEVICES, HELD_BACK, PROCESS, REACHED, Device
 from ropewalk.train.objective import Learner
 from ropewalk.train.optim import optimizers
 from ropewalk.train.sizes import Sizes, sizes
@@ -43,6 +43,15 @@ class Estimate(NamedTuple):
     step_seconds: float | None
     compute_seconds: float | None
     message_seconds: dict[str, float]
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Bytes of one rank by part, and at the peak: of tensors on a device, on a CPU of the whole process."""
+        tensors = {
+            part: getattr(self.measured, part) for part in ("parameters", "gradients", "optimizer", "activations")
+        }
+        beside = {} if self.device else {"process": PROCESS}
+        return {**tensors, **beside, "peak": self.measured.peak + sum(beside.values())}
 
     @property
     def fits(self) -> bool | None:
@@ -182,13 +191,7 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
             "step": flops,
             "forward of a row": forward_flops(recipe.model, cut.length, source or cut.length),
         },
-        "memory": memory_of(found.measured),
+        "memory": found.memory,
         "peak_flops_per_second": peak,
         "hours": flops * cut.steps / (ALONE * peak) / 3600,
     }
-
-
-def memory_of(found: Measured) -> dict[str, int]:
-    """Bytes of one rank, by part, and at the peak."""
-    parts = ("parameters", "gradients", "optimizer", "activations", "peak")
-    return {part: getattr(found, part) for part in parts}
