@@ -33,4 +33,5 @@ HELD_BACK = 0.92
 """Share of a device's memory that tensors can have: the rest is the context, libraries and fragmentation."""
 PROCESS = 430 << 20
 """Bytes that a training process has on a CPU besides tensors: the interpreter and libraries 350 MiB, buffers in which
-matrices are multiplied 30, the rest the heap. From 430 to 435 in six cases of `campaigns/estimates.py`, 361 in a model of one layer and one row."""
+matrices are multiplied 30, the rest the heap. From 430 to 435 in six cases of `campaigns/estimates.py`, 361
+in a model of one layer and one row."""
