@@ -19,7 +19,7 @@ from ropewalk.attention import Cache, LayerCache
 from ropewalk.models.config import TransformerConfig
 from ropewalk.models.stack import Stack, token_norm
 from ropewalk.nn import Draw
-from ropewalk.nn.activation import GATES, PLAIN
+from ropewalk.nn.activation import FUNCTIONS
 from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
 from ropewalk.positions import Positions
@@ -38,7 +38,7 @@ class Transform(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.linear, self.norm = Linear(config.width, config.width), token_norm(config)
-        self.act = {**PLAIN, **GATES}[config.activation]
+        self.act = FUNCTIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.act(self.linear(x)))

@@ -30,3 +30,4 @@ GATES: dict[str, Callable[[Tensor], Tensor]] = {
     "geglu": PLAIN["gelu"],
     "geglu-tanh": PLAIN["gelu-tanh"],
 }
+FUNCTIONS = PLAIN | GATES

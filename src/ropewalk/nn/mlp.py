@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ropewalk.nn.activation import GATES, PLAIN, Activation
+from ropewalk.nn.activation import FUNCTIONS, GATES, PLAIN, Activation
 from ropewalk.nn.linear import Linear
 from ropewalk.nn.norm import start
 
@@ -27,7 +27,7 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.gated, self.activation, self._start = activation in GATES, activation, (std, gain)
-        self.act = GATES[activation] if self.gated else PLAIN[activation]
+        self.act = FUNCTIONS[activation]
         # A gate and its values are one matrix product when fused; apart, they are two weights as some files have them.
         self.fused = fused and self.gated
         self.up = Linear(width, 2 * hidden if self.fused else hidden, bias=bias)
