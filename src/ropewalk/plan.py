@@ -296,7 +296,7 @@ def _layer_from_dict(data: Mapping[str, Any]) -> LayerPlan:
 def _lines(layer: LayerPlan) -> list[str]:
     """What a reader needs of one layer, in at most two lines."""
     sources = dict(layer.sources)
-    first = [" ".join(filter(None, [layer.kind, layer.layout, _width(layer)]))]
+    first = [" ".join(filter(None, [_kind(layer), layer.layout, _width(layer)]))]
     if layer.base is not None:
         first.append(f"base {layer.base:,.10g}{_from(sources.get('base'))}")
     elif layer.settings != "{}":
@@ -315,6 +315,12 @@ def _lines(layer: LayerPlan) -> list[str]:
     if not layer.resolved:
         second.append("not resolved: for_length(limit)")
     return ["  ".join(filter(None, part)) for part in (first, second) if part]
+
+
+def _kind(layer: LayerPlan) -> str:
+    """A chain that turns is named by its parts: what stands beside it is the rotation, not the settings."""
+    parts = json.loads(layer.settings).get("parts") if layer.kind == "chain" and layer.base is not None else None
+    return layer.kind if parts is None else " + ".join(part["kind"] for part in parts)
 
 
 def _width(layer: LayerPlan) -> str:

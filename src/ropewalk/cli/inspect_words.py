@@ -64,9 +64,11 @@ def _layer(layer: LayerPlan) -> str:
     if layer.rotary_width != layer.head_width:
         width = f", {layer.rotary_width} of {layer.head_width} features"
     axes = f", sections {settings['sections']}" if settings.get("sections") else ""
-    heat = ", query temperature" if settings.get("temperature") else ""
+    parts = [part["kind"] for part in settings.get("parts", [])]
+    heat = ", query temperature" if settings.get("temperature") or "temperature" in parts else ""
+    beside = "".join(f" + {NAMES.get(kind, kind)}" for kind in parts if kind not in ("rope", "temperature"))
     theta = f"theta {number(layer.base)}{_from(dict(layer.sources).get('base'))}"
-    return f"RoPE ({layer.layout}{width}{axes}), {theta}{heat}{_window(layer)}"
+    return f"RoPE ({layer.layout}{width}{axes}), {theta}{beside}{heat}{_window(layer)}"
 
 
 def _window(layer: LayerPlan) -> str:

@@ -167,7 +167,8 @@ class Encoding(nn.Module):
 
     def layer_plan(self, window: int | None = None) -> LayerPlan:
         """What this encoding resolves to, for the plan of a model."""
-        return LayerPlan(kind=self.config.kind, settings=canonical(self.config, self._dims), window=window)
+        settings = canonical(self.config, self._dims)
+        return LayerPlan(kind=self.config.kind, settings=settings, logit_gain=self.logit_gain, window=window)
 
     def extra_repr(self) -> str:
         given = [f"{k}={v!r}" for k, v in self.config if k != "kind" and v is not None]

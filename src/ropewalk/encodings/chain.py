@@ -1,19 +1,25 @@
 """Chain: several encodings as one, each doing its part at its own sites.
 
-    embed and rotate in the order written, biases summed
+    embed and rotate in the order written, biases summed, gains on scores multiplied
 
-Llama 4 is rope + temperature, MPNet learned + t5. A chain claims what all its parts claim.
+Ministral 3 is rope + temperature, MPNet learned + t5. A chain claims what all its parts claim. Where a part takes a
+share of the width (combine: concat), the parts before it work on what it leaves: a share is half of the width after its
+part unless given. Two rotations are refused: the second turns what the first has turned, and unless both pair the same
+features, scores no longer depend on differences of positions.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import Field, PlainValidator, SerializeAsAny, WithJsonSchema
 from torch import Tensor, nn
 
 from ropewalk.encodings._find import build, parse
-from ropewalk.encodings.base import Claims, Encoding, Role, Table
+from ropewalk.encodings.base import Claims, Encoding, Role, Table, canonical
+from ropewalk.plan import LayerPlan
 from ropewalk.positions import Positions
 
 # A schema that lists every kind would contain itself.
@@ -29,8 +35,16 @@ class Chain(Encoding):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.parts = nn.ModuleList(build(part, **self._dims) for part in self.config.parts)
-        each = [part.claims for part in self.encodings]
+        parts = [
+            build(part, **{**self._dims, "width": width})
+            for part, width in zip(self.config.parts, self._widths(), strict=True)
+        ]
+        self.parts = nn.ModuleList(parts)
+        turning = [part for part in parts if "rotate" in part.sites and part.claims.shift_invariant]
+        if len(turning) > 1:
+            kinds = " and ".join(part.config.kind for part in turning)
+            raise ValueError(f"a chain turns queries and keys once, and {kinds} both do; keep one of them")
+        each = [part.claims for part in parts]
         ends = [claim.longest for claim in each if claim.longest is not None]
         self.claims = Claims(
             shift_invariant=all(claim.shift_invariant for claim in each),
@@ -40,6 +54,15 @@ class Chain(Encoding):
             needs_limit=any(claim.needs_limit for claim in each),
             longest=min(ends, default=None),
         )
+
+    def _widths(self) -> list[int | None]:
+        """Of the vectors that each part makes: from the last to the first, as wide as the next one takes."""
+        widths = [self._dims["width"]]
+        for part in reversed(self.config.parts[1:]):
+            with torch.device("meta"):
+                after = None if widths[0] is None else build(part, **{**self._dims, "width": widths[0]}).token_width
+            widths.insert(0, after)
+        return widths
 
     @property
     def encodings(self) -> list[Encoding]:
@@ -58,8 +81,7 @@ class Chain(Encoding):
 
     @property
     def token_width(self) -> int:
-        shares = [self.width - part.token_width for part in self.encodings if "embed" in part.sites]
-        return self.width - sum(shares)
+        return self.encodings[0].token_width
 
     def reset_parameters(self) -> None:
         for part in self.encodings:
@@ -90,3 +112,10 @@ class Chain(Encoding):
         for part in self.encodings:
             k = part.move(k, delta)
         return k
+
+    def layer_plan(self, window: int | None = None) -> LayerPlan:
+        """The frequencies of the part that turns, if one does; its settings are those of all parts."""
+        plans = [part.layer_plan() for part in self.encodings]
+        turning = next((plan for plan in plans if plan.base is not None), plans[0])
+        settings = canonical(self.config, self._dims)
+        return replace(turning, kind=self.config.kind, settings=settings, logit_gain=self.logit_gain, window=window)
