@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from ropewalk import encodings
 from ropewalk.encodings import parse
-from ropewalk.models import LayerPattern, TransformerConfig
+from ropewalk.models import PRESETS, LayerPattern, TransformerConfig, preset
 from ropewalk.overrides import problems
 
 ROPE, ALIBI = parse("rope"), parse("alibi")
@@ -96,6 +96,51 @@ class TestEncoding:
             "encoding.bse": "no such key. Did you mean encoding.base?",
             "encoding.layout": "should be half or pairs, got 'hlf'. Did you mean half?",
         }
+
+    @pytest.mark.parametrize("encoding", ["xpos", "fire", "t5", {"kind": "chain", "parts": ["rope", "fire"]}], ids=str)
+    @pytest.mark.parametrize("stack", ["encoder", "encoder-decoder"])
+    def test_an_encoder_needs_one_that_looks_both_ways(self, encoding: Any, stack: str) -> None:
+        problem = said(stack=stack, encoding=encoding)["encoding"]
+        assert "defined for keys up to the query only" in problem
+        assert ("write bidirectional: true" in problem) == (encoding == "t5")
+        assert TransformerConfig(encoding=encoding).stack == "decoder"
+        TransformerConfig(stack="encoder", encoding={"kind": "t5", "bidirectional": True})
+
+    def test_shares_of_the_width_must_agree(self) -> None:
+        beside = {"kind": "sinusoidal", "combine": "concat"}
+        assert "cannot be the output map of width 512; write tie: false" in said(encoding=beside)["tie"]
+        TransformerConfig(encoding=beside, output=False)
+        kinds = {"a": {"encoding": beside}, "b": {"encoding": {**beside, "share": 64}}}
+        mixed = {"count": 2, "pattern": ["a", "b"], "kinds": kinds}
+        assert said(layers=mixed, tie=False) == {
+            "layers": "sinusoidal makes token vectors 512 wide, and sinusoidal takes 448; give both to every layer as "
+            "one chain"
+        }
+        stacks = {"encoder": {"count": 2, "pattern": ["a"], "kinds": {"a": {"encoding": beside}}}, "decoder": 2}
+        assert said(stack="encoder-decoder", layers=stacks, tie=False) == {
+            "layers": "the encoder takes token vectors 256 wide and the decoder 512, from one table; give both stacks "
+            "the same combine and share"
+        }
+
+
+class TestPresets:
+    def test_changes_are_laid_over_what_is_there(self) -> None:
+        norm = preset("bert", norm={"placement": "pre"}).norm
+        assert (norm.kind, norm.eps, norm.placement) == ("layer", 1e-12, "pre")
+        encoding = preset("llama", encoding={"kind": "rope", "scaling": {"kind": "linear", "factor": 4}}).encoding
+        assert (encoding.base, encoding.scaling.factor) == (500_000, 4)
+        assert preset("llama", encoding={"base": 7.0}).encoding == parse({"kind": "rope", "base": 7.0})
+        assert preset("llama", encoding="alibi").encoding == ALIBI
+        assert preset("llama", encoding=ROPE).encoding == ROPE
+        dropout = preset("gpt2", dropout={"attention": 0.0}).dropout
+        assert (dropout.embedding, dropout.attention, dropout.residual) == (0.1, 0.0, 0.1)
+
+    @pytest.mark.parametrize("name", PRESETS)
+    def test_a_number_of_layers_is_that_of_each_stack(self, name: str) -> None:
+        config = preset(name, layers=2)
+        assert [len(config.layer_kinds(side)) for side in config.sides] == [2] * len(config.sides)
+        for side in config.sides:
+            assert config.layer_kinds(side)[0] == preset(name).layer_kinds(side)[0]
 
 
 class TestLayers:
@@ -197,7 +242,7 @@ class TestPlan:
 
 
 encoding_settings = st.one_of(
-    st.sampled_from(["alibi", "none", "sinusoidal", "t5"]),
+    st.sampled_from(["alibi", "none", "sinusoidal", {"kind": "t5", "bidirectional": True}]),
     st.builds(lambda base: {"kind": "rope", "base": base}, st.floats(2, 1e9)),
     st.builds(lambda factor: {"kind": "rope", "scaling": {"kind": "linear", "factor": factor}}, st.integers(1, 64)),
     st.just({"kind": "chain", "parts": ["rope", {"kind": "temperature", "trained": 64}]}),

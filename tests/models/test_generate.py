@@ -42,11 +42,7 @@ def small(seed: int = 0, **changes: Any) -> Transformer:
 
 
 def small_preset(name: str) -> Transformer:
-    changes: dict[str, Any] = dict(SMALL)
-    if name == "t5":
-        stacks = PRESETS["t5"]["layers"]
-        changes["layers"] = {"encoder": {**stacks["encoder"], "count": 2}, "decoder": 2}
-    return wild(preset(name, **changes))
+    return wild(preset(name, **SMALL))
 
 
 def of_row(row: Row, **changes: Any) -> Transformer:

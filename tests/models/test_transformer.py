@@ -24,11 +24,7 @@ SMALL = {"vocabulary": 37, "width": 32, "heads": 4, "key_heads": 4, "hidden": 64
 
 
 def small(name: str, **changes: object) -> TransformerConfig:
-    layers: object = 2
-    if name == "t5":
-        both = {"count": 2, "pattern": ["both"], "kinds": {"both": {"encoding": {"kind": "t5", "bidirectional": True}}}}
-        layers = {"encoder": both, "decoder": 2}
-    return preset(name, **{**SMALL, "layers": layers, **changes})
+    return preset(name, **{**SMALL, "layers": 2, **changes})
 
 
 def loss_of(model: Transformer, tokens: Tensor, **told: object) -> Tensor:
@@ -176,5 +172,3 @@ def test_errors_name_what_to_do() -> None:
         both(torch.zeros(1, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="only a decoder has a cache"):
         Transformer(small("bert")).cache(1, 4, limit=4)
-    with pytest.raises(ValueError, match="tie=false"):
-        Transformer(TransformerConfig(**SMALL, encoding={"kind": "sinusoidal", "combine": "concat"}))

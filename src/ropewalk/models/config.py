@@ -12,7 +12,7 @@ read, so a config holds every number it stands for and prints as something that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import cycle, islice
+from itertools import cycle, islice, pairwise
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import torch
@@ -244,16 +244,41 @@ class TransformerConfig(Settings):
         return self
 
     def _unbuildable(self) -> list[tuple[str, Any, str]]:
-        """Encodings that do not fit the model's sizes, found now and not when the model is built."""
+        """Encodings that do not fit the model, found now and not when it is built or reads its first text."""
         found: dict[str, tuple[str, Any, str]] = {}
-        for layer in (layer for side in self.sides for layer in _distinct(self.layer_kinds(side))):
-            try:
-                self._build(layer.encoding)
-            except ValueError as error:
-                key = "encoding" if layer.encoding == self.encoding else "layers"
-                name = f"{layer.kind}, {layer.encoding.kind}" if layer.kind else layer.encoding.kind
-                found.setdefault(f"{key} {error}", (key, layer.encoding, f"{name}: {error}"))
-        return list(found.values())
+        for side in self.sides:
+            for layer in _distinct(self.layer_kinds(side)):
+                try:
+                    claims = self._build(layer.encoding).claims
+                    says = None if side == "decoder" or claims.bidirectional else _one_way(layer.encoding)
+                except ValueError as error:
+                    says = str(error)
+                if says is not None:
+                    key = "encoding" if layer.encoding == self.encoding else "layers"
+                    name = f"{layer.kind}, {layer.encoding.kind}" if layer.kind else layer.encoding.kind
+                    found.setdefault(f"{key} {says}", (key, layer.encoding, f"{name}: {says}"))
+        return list(found.values()) or self._unequal_widths()
+
+    def _unequal_widths(self) -> list[tuple[str, Any, str]]:
+        """Encodings that take a share of the width where others want all of it."""
+        starts = []
+        for side in self.sides:
+            built = [self._build(layer.encoding) for layer in _distinct(self.layer_kinds(side))]
+            # Every encoding of a stack changes the token vectors, one after the other.
+            embeds = [encoding for encoding in built if "embed" in encoding.sites]
+            starts.append(embeds[0].token_width if embeds else self.width)
+            for before, after in pairwise(embeds):
+                if before.width != after.token_width:
+                    kinds = f"{before.config.kind} makes token vectors {before.width} wide, and {after.config.kind}"
+                    says = f"{kinds} takes {after.token_width}; give both to every layer as one chain"
+                    return [("layers", self.layers, says)]
+        if len(set(starts)) > 1:
+            says = f"the encoder takes token vectors {starts[0]} wide and the decoder {starts[1]}, from one table"
+            return [("layers", self.layers, f"{says}; give both stacks the same combine and share")]
+        if self.tie and self.output and starts[0] != self.width:
+            says = f"token vectors of {starts[0]} features cannot be the output map of width {self.width}"
+            return [("tie", True, f"{says}; write tie: false")]
+        return []
 
     def _build(self, encoding: Encoding.Config) -> Encoding:
         # On the meta device, so that a table of any size takes no memory.
@@ -291,6 +316,13 @@ class TransformerConfig(Settings):
         resolved = [encoding.layer_plan(layer.window) for layer, encoding in zip(distinct, built, strict=True)]
         ends = [encoding.claims.longest for encoding in built if encoding.claims.longest is not None]
         return Plan(layers=tuple(resolved[distinct.index(layer)] for layer in layers), table=min(ends, default=None))
+
+
+def _one_way(encoding: Encoding.Config) -> str:
+    says = "is defined for keys up to the query only, and an encoder also looks at those after it"
+    if hasattr(encoding, "bidirectional"):
+        return f"{says}; write bidirectional: true in the encoder's encoding"
+    return f"{says}; use an encoding that looks both ways (rope, alibi, sinusoidal, ...)"
 
 
 def _distinct(layers: Iterable[Layer]) -> list[Layer]:

@@ -54,10 +54,6 @@ class Transformer(nn.Module):
         # Where positions take a share of the width, the tokens have the rest.
         width = min(encoding.token_width for stack in stacks for encoding in stack.kinds)
         self.tokens = nn.Embedding(config.vocabulary, width)
-        if config.tie and width != config.width:
-            raise ValueError(
-                f"token vectors of {width} features cannot be the output map of width {config.width}: tie=false"
-            )
         self.types = nn.Embedding(config.types, width) if config.types else None
         self.transform = Transform(config) if config.output_transform else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
