@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +37,13 @@ class LlamaCpp:
         (choice,) = self.server.handle_completions(asked)["choices"]
         (place,) = choice["logprobs"]["content"]
         return {one["id"]: one["logprob"] for one in place["top_logprobs"]}
+
+    def chat(self, messages: Sequence[dict[str, str]]) -> str:
+        """The text that its own template engine makes of a conversation, ready for the answer."""
+        connection = HTTPConnection(self.server.listening_address.partition("//")[2], timeout=60)
+        try:
+            asked = json.dumps({"messages": messages})
+            connection.request("POST", "/apply-template", asked, {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())["prompt"]
+        finally:
+            connection.close()

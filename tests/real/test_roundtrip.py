@@ -114,3 +114,30 @@ def test_llama_cpp_reads_the_file(exported: Exported, ours: torch.Tensor, text: 
             said = engine.next(text[:length], ours.shape[1])
         total += said[text[length]]
     assert math.exp(-total / (TOKENS - 1)) == pytest.approx(perplexity(ours, text), rel=1e-3)
+
+
+TALK = [
+    {"role": "user", "content": "What is a ropewalk?"},
+    {"role": "assistant", "content": "A long building for laying rope."},
+    {"role": "user", "content": "How long?"},
+]
+
+
+def test_a_chat_is_the_same_text_everywhere(exported: Exported) -> None:
+    """transformers' own reader of the GGUF file, the directory, and llama.cpp on what was made from that."""
+    tokenizers = [
+        transformers.AutoTokenizer.from_pretrained(exported.source.parent, gguf_file=exported.source.name),
+        transformers.AutoTokenizer.from_pretrained(exported.directory),
+    ]
+    said = {one.apply_chat_template(TALK, tokenize=False, add_generation_prompt=True) for one in tokenizers}
+    said.add(LlamaCpp(exported.file, context=256).chat(TALK))
+    (text,) = said
+    assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert text.endswith("How long?<|im_end|>\n<|im_start|>assistant\n")
+    assert [(one.unk_token_id, one.pad_token_id) for one in tokenizers] == [(0, 2), (0, 2)]
+    for proof in (exported.to_hf, exported.to_gguf):
+        assert proof.metadata == (
+            "chat template; unk, pad; name, organization, finetune, basename, size_label, license, languages"
+        )
+    assert exported.to_hf.left_out == ()
+    assert exported.to_gguf.left_out == ("the text of README.md",)

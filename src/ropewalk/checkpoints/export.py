@@ -23,6 +23,7 @@ from torch import Tensor
 from ropewalk.checkpoints import prove
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.export_vocabulary import compare as compare_tokenizers
+from ropewalk.checkpoints.export_vocabulary import compare_about
 from ropewalk.checkpoints.prove import NotProven, Proof
 from ropewalk.checkpoints.stream import Change, Checkpoint, open_checkpoint, shards
 
@@ -91,6 +92,7 @@ def _prove(
     ulps, notes = prove.compare_plans(source.resolved.plans, written.resolved.plans)
     try:
         tokenizer = compare_tokenizers(source, written)
+        metadata, left_out = compare_about(source, written)
     except ValueError as error:
         raise NotProven(str(error)) from error
     layouts = tuple(_layout(checkpoint) for checkpoint in (source, written))
@@ -118,6 +120,8 @@ def _prove(
         difference=difference,
         rounding=rounding,
         tokenizer=tokenizer,
+        metadata=metadata,
+        left_out=left_out,
         notes=notes,
     )
 
@@ -186,8 +190,8 @@ class Stamps:
 
     @classmethod
     def of(cls, source: Checkpoint) -> Stamps:
-        paths = [source.path] if source.gguf else [*shards(source.path), *sorted(source.path.glob("*.json"))]
-        return cls({path: _stamp(path) for path in paths})
+        texts = sorted(path for kind in ("*.json", "*.jinja", "*.md") for path in source.path.glob(kind))
+        return cls({path: _stamp(path) for path in ([source.path] if source.gguf else [*shards(source.path), *texts])})
 
     def check(self, source: Checkpoint) -> None:
         for path, before in self.files.items():

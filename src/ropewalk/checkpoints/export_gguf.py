@@ -22,7 +22,8 @@ from torch import Tensor
 
 from ropewalk.checkpoints.architectures_gguf import TABLE
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.export_vocabulary import vocabulary
+from ropewalk.checkpoints.export_vocabulary import about_of, kept_keys, vocabulary
+from ropewalk.checkpoints.gguf_file import GGUF
 from ropewalk.checkpoints.gguf_model import MODEL_TYPES
 from ropewalk.checkpoints.permute import relaid
 from ropewalk.checkpoints.stream import Checkpoint, rotation
@@ -66,7 +67,8 @@ def write_gguf(source: Checkpoint, out: Path, stored: Mapping[str, torch.dtype])
     _sizes(writer, source, stored)
     for key, value in positions.keys.items():
         _add(writer, f"{arch}.{key}", value)
-    for key, value in vocabulary(source).items():
+    said = kept_keys(GGUF(source.path)) if source.gguf else {**vocabulary(source), **about_of(source).to_gguf()}
+    for key, value in {"general.name": source.resolved.name, **said}.items():
         _add(writer, key, value)
     for name, values in positions.tensors.items():
         writer.add_tensor_info(name, values.shape, values.dtype, values.nbytes)
@@ -128,7 +130,7 @@ def _names(source: Checkpoint, arch: str) -> dict[str, str]:
 def _sizes(writer: GGUFWriter, source: Checkpoint, stored: Mapping[str, torch.dtype]) -> None:
     config = source.model.config
     matrices = [dtype for name, dtype in stored.items() if len(source.weights.shape(name)) > 1]
-    writer.add_name(source.resolved.name)
+    writer.add_type("model")
     writer.add_file_type(FILE_TYPES[max(dict.fromkeys(matrices), key=matrices.count)])
     writer.add_vocab_size(config.vocabulary)
     writer.add_context_length(_length(source))
@@ -225,16 +227,23 @@ def _divisors(scaling: Llama3, base: float, width: int) -> np.ndarray:
 
 
 def _add(writer: GGUFWriter, key: str, value: Any) -> None:
-    """A key in the type llama.cpp looks for: text, truth, unsigned and float of 32 bits, and arrays."""
+    """A key in the type llama.cpp looks for: text, truth, and arrays; numbers of 32 bits where they hold the value."""
     from gguf import GGUFValueType as Type
 
-    kinds = {str: Type.STRING, bool: Type.BOOL, int: Type.UINT32, float: Type.FLOAT32}
+    def kind(one: Any) -> Type:
+        if isinstance(one, int) and not isinstance(one, bool):
+            wide = not -(1 << 31) <= one < 1 << 32
+            return (Type.UINT64 if wide else Type.UINT32) if one >= 0 else Type.INT64 if wide else Type.INT32
+        if isinstance(one, float):
+            return Type.FLOAT32 if float(np.float32(one)) == one or key.startswith(writer.arch) else Type.FLOAT64
+        return {str: Type.STRING, bool: Type.BOOL}[type(one)]
+
     if not isinstance(value, list):
-        writer.add_key_value(key, value, kinds[type(value)])
+        writer.add_key_value(key, value, kind(value))
         return
-    if not value:
+    if not value or isinstance(value[0], list):
         return
-    inner = {str: Type.STRING, int: Type.INT32, float: Type.FLOAT32, bool: Type.BOOL}[type(value[0])]
+    inner = {int: Type.INT32, float: Type.FLOAT32}.get(type(value[0])) or kind(value[0])
     if key.endswith("precompiled_charsmap"):
         inner = Type.UINT8
     writer.add_key_value(key, value, Type.ARRAY, inner)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -18,10 +17,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import torch
 from torch import Tensor
 
+from ropewalk.checkpoints import about_hf
+from ropewalk.checkpoints.about import from_gguf
 from ropewalk.checkpoints.export_config import config_of
+from ropewalk.checkpoints.gguf_file import GGUF
 from ropewalk.checkpoints.permute import relaid
 from ropewalk.checkpoints.stream import NAMES, Checkpoint, rotation
-from ropewalk.checkpoints.weights import INDEX, SINGLE, _refuse_outside
+from ropewalk.checkpoints.weights import INDEX, SINGLE
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.tokenizer import Tokenizer
@@ -29,19 +31,8 @@ if TYPE_CHECKING:
 SHARD_BYTES = 5 * 10**9
 PIECE = 1 << 26
 """Bytes given to the file at a time."""
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.model",
-    "spiece.model",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "chat_template.jinja",
-    "generation_config.json",
-)
+LARGEST_COPY = 256 << 20
+"""Of a tokenizer's file."""
 
 
 def write_hf(source: Checkpoint, directory: Path, dtypes: Mapping[str, torch.dtype], limit: int = SHARD_BYTES) -> None:
@@ -127,16 +118,16 @@ def _pieces(tensor: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
 
 
 def _tokenizer(source: Checkpoint, directory: Path, config: Mapping[str, Any]) -> None:
+    """The tokenizer, and what else is said beside the weights."""
     if not source.gguf:
-        for name in TOKENIZER_FILES:
-            if (source.path / name).is_file():
-                # A link out of the directory would carry any file of this machine into what is given away.
-                _refuse_outside(source.path / name, source.path, source.path, name)
-                shutil.copyfile(source.path / name, directory / name)
+        for name in about_hf.copied(source.path):
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).write_bytes(about_hf.read_copied(source.path, name, LARGEST_COPY))
         return
     from ropewalk.checkpoints import tokenizer
 
-    made = tokenizer.of(source.path)
+    file = GGUF(source.path)
+    made, about = tokenizer.from_gguf(file), from_gguf(file)
     before, after = around(made)
     _template(made, before, after)
     (directory / "tokenizer.json").write_text(made.inner.to_str(), encoding="utf-8")
@@ -152,13 +143,17 @@ def _tokenizer(source: Checkpoint, directory: Path, config: Mapping[str, Any]) -
         "add_eos_token": bool(after),
         "clean_up_tokenization_spaces": False,
         "model_max_length": config["max_position_embeddings"],
+        **about_hf.to_words(about, made),
     }
     _write_text(directory / "tokenizer_config.json", words)
     stops = list(made.stops)
     ends = {"bos_token_id": made.bos, "eos_token_id": stops[0] if len(stops) == 1 else stops}
+    ends |= about_hf.to_generation(about)
     _write_text(
         directory / "generation_config.json", {key: value for key, value in ends.items() if value not in (None, [])}
     )
+    if (card := about_hf.card(about)) is not None:
+        (directory / about_hf.CARD).write_text(card, encoding="utf-8")
 
 
 def around(made: Tokenizer) -> tuple[list[int], list[int]]:

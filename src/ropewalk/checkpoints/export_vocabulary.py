@@ -1,4 +1,4 @@
-"""The vocabulary of a checkpoint in GGUF's keys: copied from a GGUF file, or turned from a tokenizer.json.
+"""The vocabulary of a checkpoint in GGUF's keys: copied from a GGUF file, or converted from a tokenizer.json.
 
 From tokenizer.json byte-level BPE alone is written (GPT-2's kind: Llama 3, Qwen, SmolLM, OLMo), because its tokens and
 merges are all there is to it; how text is cut into words before merging is a name of llama.cpp's, found by the cuts
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checkpoints import tokenizer
+from ropewalk.checkpoints.about import FILE_KEYS, About, from_gguf
+from ropewalk.checkpoints.about_hf import from_directory, not_copied
 from ropewalk.checkpoints.errors import BadInput, plain
 from ropewalk.checkpoints.export_hf import around
 from ropewalk.checkpoints.gguf_file import GGUF
@@ -28,14 +30,23 @@ SAMPLES = (
     "def f(x):\n    return x ** 2  # caf\u00e9, na\u00efve",
     "\u4f60\u597d\uff0c\u0440\u0443\u0441\u0441\u043a\u0438\u0439 \U0001f642",
 )
-"""What both tokenizers must cut alike."""
+"""Both tokenizers must give the same tokens for these."""
+
+
+def kept_keys(file: GGUF) -> dict[str, Any]:
+    """What goes from one GGUF file into another as it is."""
+    kept = ("general.", "tokenizer.")
+    return {key: value for key, value in file.metadata.items() if key.startswith(kept) and key not in FILE_KEYS}
+
+
+def about_of(checkpoint: Checkpoint) -> About:
+    if checkpoint.gguf:
+        return from_gguf(GGUF(checkpoint.path))
+    return from_directory(checkpoint.path, tokenizer.of(checkpoint.path))
 
 
 def vocabulary(source: Checkpoint) -> dict[str, Any]:
-    """Every tokenizer key of the file."""
-    if source.gguf:
-        metadata = GGUF(source.path).metadata
-        return {key: value for key, value in metadata.items() if key.startswith("tokenizer.")}
+    """The tokenizer's keys, from a directory."""
     where = str(source.path / "tokenizer.json")
     made = tokenizer.of(source.path)
     data = json.loads(made.inner.to_str())
@@ -113,7 +124,7 @@ def _cuts(step: Any, where: str) -> tuple[str, ...]:
 
 
 def compare(source: Checkpoint, written: Checkpoint) -> str | None:
-    """How many samples both cut alike, or None where there is no tokenizer; raises a ValueError where they differ."""
+    """What was compared, or None where there is no tokenizer; raises a ValueError where they differ."""
     if not source.gguf and not (source.path / "tokenizer.json").is_file():
         return None
     one, two = tokenizer.of(source.path), tokenizer.of(written.path)
@@ -122,4 +133,22 @@ def compare(source: Checkpoint, written: Checkpoint) -> str | None:
             raise ValueError(f"the written tokenizer cuts {text[:30]!r} otherwise than the source's")
     if (one.bos, one.eos, set(one.stops)) != (two.bos, two.eos, set(two.stops)):
         raise ValueError("the written tokenizer begins or ends texts otherwise than the source's")
-    return f"{len(two):,} tokens, {len(SAMPLES)} samples cut alike"
+    return f"{len(two):,} tokens, {len(SAMPLES)} sample texts tokenize identically"
+
+
+def compare_about(source: Checkpoint, written: Checkpoint) -> tuple[str | None, tuple[str, ...]]:
+    """What is said besides, equal in both, and what of it was left out; raises a ValueError where they differ."""
+    if not source.gguf and not written.gguf:
+        return None, (*not_copied(source.path), *(["config.json auto_map"] if "auto_map" in source.keys else []))
+    before, after = about_of(source), about_of(written)
+    if "name" not in before.facts:
+        after.facts.pop("name", None)  # the file's or the folder's, in place of none
+    if (what := before.differs(after)) is not None:
+        raise ValueError(f"the written {what} is not the source's")
+    if source.gguf != written.gguf:
+        return str(before) or None, before.unsaid
+    one, two = GGUF(source.path).metadata, GGUF(written.path).metadata
+    for key in kept_keys(GGUF(source.path)).keys() & two.keys():
+        if one[key] != two[key]:
+            raise ValueError(f"{plain(key)} read back is not the source's")
+    return str(before) or None, tuple(key for key in one if key not in two and key not in FILE_KEYS)

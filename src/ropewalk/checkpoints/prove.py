@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ropewalk.checkpoints.errors import plain
 from ropewalk.checkpoints.permute import relaid
 from ropewalk.checkpoints.stream import Change, Checkpoint, rotation
 from ropewalk.plan import LayerPlan, Plan
@@ -59,6 +60,10 @@ class Proof:
     """What rounding weights did to logits, root mean square over that of the logits; None: nothing was rounded."""
     tokenizer: str | None = None
     """What of it was compared; None: the source has none."""
+    metadata: str | None = None
+    """What else was carried over, read back and found equal: chat templates, special tokens, licence, ..."""
+    left_out: tuple[str, ...] = ()
+    """What the source says and the other format has no place for."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -81,6 +86,10 @@ class Proof:
         ]
         if self.tokenizer is not None:
             lines.append(f"tokenizer  {self.tokenizer}")
+        if self.metadata is not None:
+            lines.append(f"metadata   {self.metadata}")
+        if self.left_out:
+            lines.append(f"left out   {', '.join(plain(one, 100) for one in self.left_out)}")
         if self.rounding is not None:
             lines.append(f"rounding   {self.dtype} moves the logits by {self.rounding:.2g} of themselves")
         return "\n".join([*lines, *(f"note       {note}" for note in self.notes)])

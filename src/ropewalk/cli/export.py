@@ -41,7 +41,8 @@ def export(
 
     What was written is read back, and its positions and logits compared with the source's, before it is put at OUT.
     Where they differ nothing is left and the exit code is 1. The source is never written to, and OUT never over
-    anything. Positions that the other form cannot say are refused (3).
+    anything. Positions that the other form cannot say are refused (3). Chat templates, special tokens, licence and
+    sampling defaults are carried over; what the other form has no place for is named.
     """
     from ropewalk.checkpoints.export import NotProven
     from ropewalk.checkpoints.export import export as exported
