@@ -1,11 +1,13 @@
-"""Position blocks of published configs, written from their documented values, and the plans they are known to mean.
+"""Published configs, and the plans they are known to mean.
 
-published/NAME.json is the block as it stands in the checkpoint's config.json, sizes and positions without the rest;
-published/plans.txt is the plan of each, or why there is none.
+published/NAME.json is a whole config.json as a public repository keeps it: published_sources.json says which, and what
+was cut. The others are blocks: sizes and positions as documented, without the rest; `resaved` completes them as
+transformers would. published/plans.txt is the plan of each, or why there is none.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from ropewalk.checkpoints.resolve import Resolved
 from ropewalk.plan import LayerPlan
 
 FOLDER = Path(__file__).parent / "published"
+SOURCES = Path(__file__).parent / "published_sources.json"
 
 
 def names() -> list[str]:
@@ -22,6 +25,19 @@ def names() -> list[str]:
 
 def config(name: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def sources() -> dict[str, dict[str, str]]:
+    """Repository, path and commit of every whole config, and what differs there from the published one."""
+    return json.loads(SOURCES.read_text(encoding="utf-8"))["whole"]
+
+
+def resaved(config: dict[str, Any]) -> dict[str, Any]:
+    """The config as the installed transformers writes it: every default of its type, the values given kept."""
+    from transformers import CONFIG_MAPPING
+
+    made = CONFIG_MAPPING[config["model_type"]].from_dict(copy.deepcopy(config))
+    return json.loads(made.to_json_string(use_diff=False))
 
 
 def plans() -> dict[str, str]:
