@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 DATA = ("py.typed", "conformance/spec.md", "models/presets.yaml", "conformance/adapters/expected/transformers.json")
 """What an install would most easily lose: each is not Python."""
-WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from ropewalk.cli.main import run; run()"
+WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from ropewalk.__main__ import run; run()"
 NAMES = "import ropewalk; print(ropewalk.__version__, *(type(getattr(ropewalk, n)).__name__ for n in ropewalk.__all__))"
 
 

@@ -18,7 +18,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides", "crash"),
+    ("settings", "overrides", "crash", "outside"),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),
@@ -46,6 +46,7 @@ WITHOUT_TORCH = (
     "settings.py",
     "overrides.py",
     "crash.py",
+    "outside.py",
     "plan.py",
     "scaling/**/*.py",
     "checkpoints/errors.py",

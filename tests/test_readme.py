@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(("typed", "shown", "code"), commands(ENGLISH), ids=[typed for typed, *_ in commands(ENGLISH)])
 def test_a_command_says_what_is_shown(typed: str, shown: str, code: int) -> None:
     words = shlex.split(typed, comments=True)[1:]
-    run = [sys.executable, "-c", "import sys; sys.path.insert(0, 'src'); from ropewalk.cli.main import run; run()"]
+    run = [sys.executable, "-c", "import sys; sys.path.insert(0, 'src'); from ropewalk.__main__ import run; run()"]
     done = subprocess.run([*run, *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (code, "")
     parts = [re.escape(plain(part)) for part in shown.split("...\n")]

@@ -8,11 +8,14 @@
 
 Everything is loaded when first asked for, so that importing ropewalk does not import torch.
 """
-
-from __future__ import annotations
+# Nothing is imported up here that Python has not loaded by now, not even __future__ or typing (see outside.py).
+# ruff: noqa: I002
 
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
@@ -42,7 +45,7 @@ __all__ = [  # noqa: PLE0604  names come from one table
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name in _MODULES:
         return import_module(f"ropewalk.{name}")
     if name in _HOME:

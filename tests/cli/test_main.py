@@ -26,7 +26,7 @@ class Refuse:
             raise RuntimeError(f"{name} was imported")
 
 sys.meta_path.insert(0, Refuse())
-from ropewalk.cli.main import run
+from ropewalk.__main__ import run
 run()
 """
 
@@ -74,7 +74,7 @@ def test_bad_input_is_3_without_a_traceback(tmp_path: Path) -> None:
 def test_a_module_beside_the_person_is_found(tmp_path: Path) -> None:
     (tmp_path / "my_pkg").mkdir()
     (tmp_path / "my_pkg" / "cable.py").write_text(CABLE, encoding="utf-8")
-    entry = "from ropewalk.cli.main import run; import sys; sys.path.remove(''); run()"
+    entry = "from ropewalk.__main__ import run; import sys; sys.path.remove(''); run()"
     done = start("-c", entry, "config", "diff", "a.yaml", "model.encoding=my_pkg.cable", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     (tmp_path / "a.yaml").touch()

@@ -6,6 +6,7 @@ hold is left over. One tensor at a time is read, so the peak is the model and on
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -32,18 +33,23 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def load(
-    path: str | Path, *, dtype: str | torch.dtype | None = None, device: str | torch.device = "cpu"
+    path: str | Path,
+    *,
+    dtype: str | torch.dtype | None = None,
+    device: str | torch.device = "cpu",
+    kinds: Collection[str] = (),
 ) -> Transformer:
     """The model of a directory (config.json and .safetensors) or of a .gguf file, ready to generate.
 
     dtype: that of the file unless given; the weights of a quantised file become float32.
+    kinds: encodings of other packages (my_pkg.cable) to import where the checkpoint names them; without it, none is.
     """
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ValueError(f"no dtype {dtype!r}; there are {', '.join(DTYPES)}")
     chosen = DTYPES[dtype] if isinstance(dtype, str) else dtype
     path = _meant(Path(path))
     if is_native(path):
-        return load_native(path, dtype=chosen, device=torch.device(device))
+        return load_native(path, dtype=chosen, device=torch.device(device), kinds=kinds)
     resolved = read(path, arithmetic="float32")
     weights, keys = opened(path, resolved)
     family = families.find(keys.config["model_type"], keys.where)

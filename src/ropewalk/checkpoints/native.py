@@ -6,6 +6,7 @@ says `model_type: ropewalk`, holds its TransformerConfig under `model`, and is l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ropewalk.checkpoints.families.llama import ATTENTION, BLOCK, LAYER, NAMES
 from ropewalk.checkpoints.left_over import few
 from ropewalk.checkpoints.strict_json import read_json
 from ropewalk.checkpoints.weights import open_weights
+from ropewalk.encodings._find import ALLOWED, NotAllowed
 from ropewalk.encodings.rope import RoPE
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.scaling import to_hf, to_hf_v4
@@ -102,16 +104,36 @@ def is_native(path: Path) -> bool:
     return config.is_file() and read_json(config).get("model_type") == MODEL_TYPE
 
 
-def load_native(path: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
-    """A model that says `model_type: ropewalk`."""
-    said, where = read_json(path / "config.json"), str(path / "config.json")
+def config_in(file: Path, kinds: Collection[str] = ()) -> TransformerConfig:
+    """The config in a config.json that says `model_type: ropewalk`. kinds: of other packages, to be imported where it
+    names them; it alone has nothing imported."""
+    allowed = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     try:
-        config = TransformerConfig.model_validate(said.get("model"))
+        return TransformerConfig.model_validate(read_json(file).get("model"), context={ALLOWED: allowed})
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInput(
-            where, ".".join(("model", *map(str, first["loc"]))), first["msg"], "correct the config"
-        ) from None
+        every = [(detail, detail.get("ctx", {}).get("error")) for detail in error.errors()]
+        outside = {cause.kind: None for _, cause in every if isinstance(cause, NotAllowed)}
+        first = next((each for each, cause in every if isinstance(cause, NotAllowed)), every[0][0])
+        field = ".".join(("model", *map(str, first["loc"])))
+        if outside:
+            raise _not_allowed(file, field, list(outside), allowed) from None
+        raise BadInput(file, field, first["msg"].removeprefix("Value error, "), "correct the config") from None
+
+
+def _not_allowed(file: Path, field: str, outside: list[str], allowed: tuple[str, ...]) -> BadInput:
+    problem = f"{few(map(repr, outside))} is code of another package, and a checkpoint does not decide what is imported"
+    # Told to type are only names of modules, so that no file puts other words into somebody's shell.
+    names = [*allowed, *(kind for kind in outside if all(part.isidentifier() for part in kind.split(".")))]
+    options = " ".join(f"--allow-kind {name}" for name in names)
+    remedy = f"if you trust that package: {options}, or in Python ropewalk.load(path, kinds={names!r})"
+    return BadInput(file, field, problem, remedy if len(names) > len(allowed) else "correct the config")
+
+
+def load_native(
+    path: Path, *, dtype: torch.dtype | None, device: torch.device, kinds: Collection[str] = ()
+) -> Transformer:
+    """A model that says `model_type: ropewalk`."""
+    config = config_in(path / "config.json", kinds)
     weights = open_weights(path)
     with torch.device("meta"):
         model = Transformer(config)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import Annotated
 
 import typer
@@ -53,10 +51,3 @@ def main(
     ] = False,
 ) -> None:
     pass
-
-
-def run() -> None:
-    """The entry point. Modules in the current directory can be named (kind: my_pkg.cable), after all installed ones."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    app(prog_name="ropewalk")

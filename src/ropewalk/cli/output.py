@@ -33,6 +33,14 @@ EXTRAS = {
 }
 """Which extra of ours brings a module."""
 
+AllowKind = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-kind",
+        metavar="MODULE",
+        help="Import this encoding of another package (my_pkg.cable) where the checkpoint names it; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer itself.")]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, note, write, write_json, write_table
 
 if TYPE_CHECKING:
     from ropewalk.conformance.run import Report
@@ -51,6 +51,7 @@ def verify(
     engine: Annotated[
         str, typer.Option("--engine", metavar="NAME", help="What reads a checkpoint: ropewalk or transformers.")
     ] = "ropewalk",
+    allow_kind: AllowKind = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
@@ -79,7 +80,7 @@ def verify(
     elif target is None:
         raise typer.BadParameter("say what to verify: rope, my_package.module:target, or --library transformers")
     else:
-        reports = [_one(target, settings or [], engine, only, seed, quiet or json)]
+        reports = [_one(target, settings or [], engine, allow_kind or [], only, seed, quiet or json)]
     if json:
         data = [report.to_dict() for report in reports]
         write_json(data if library is not None else data[0])
@@ -91,7 +92,9 @@ def verify(
     return None
 
 
-def _one(target: str, settings: list[str], engine: str, only: str | None, seed: int, silent: bool) -> Report:
+def _one(
+    target: str, settings: list[str], engine: str, kinds: list[str], only: str | None, seed: int, silent: bool
+) -> Report:
     from ropewalk.conformance import run
     from ropewalk.conformance.target import Target, find
 
@@ -102,7 +105,7 @@ def _one(target: str, settings: list[str], engine: str, only: str | None, seed: 
     if is_path:
         from ropewalk.conformance.adapters import checkpoint
 
-        given = Target(checkpoint.target(target, engine))
+        given = Target(checkpoint.target(target, engine, kinds))
     elif elsewhere:
         given = find(target)
     else:

@@ -8,8 +8,6 @@ They stand beside a project's own tests: `-m ropewalk` runs them alone, `-k N01`
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -65,7 +63,7 @@ class Requirements(pytest.Collector):
             target = find(self.name)
         except (ValueError, ImportError) as error:
             raise self.CollectError(f"--ropewalk {self.name}: {error}") from error
-        file = getattr(importlib.import_module(self.name.partition(":")[0]), "__file__", None)
+        file = getattr(sys.modules[self.name.partition(":")[0]], "__file__", None)
         for check in every().values():
             if check.refusal(target) is None:
                 yield Requirement.from_parent(
@@ -76,9 +74,6 @@ class Requirements(pytest.Collector):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Before -k and -m choose among the items."""
-    here = os.fspath(config.invocation_params.dir)
-    if here not in sys.path:
-        sys.path.append(here)  # as the command does: a target may be in the current directory
     for name in dict.fromkeys(config.getoption("ropewalk")):
         asked = Requirements.from_parent(session, name=name, nodeid=f"ropewalk::{name}")
         items += [item for item in session.genitems(asked) if isinstance(item, pytest.Item)]

@@ -30,7 +30,6 @@ and of these, which take no instance:
 from __future__ import annotations
 
 import copy
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
@@ -39,6 +38,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from ropewalk.outside import import_named
 from ropewalk.scaling import AnyScaling
 from ropewalk.settings import Settings
 
@@ -229,7 +229,7 @@ def find(text: str) -> Target:
     """The target at `package.module:name`; without a name, the module itself or its `target`."""
     place, _, name = text.partition(":")
     try:
-        module = importlib.import_module(place)
+        module = import_named(place)
     except ModuleNotFoundError as error:
         if error.name and (place == error.name or place.startswith(f"{error.name}.")):
             raise ValueError(

@@ -5,14 +5,27 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, TypeGuard
 
-from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny
+from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, ValidationInfo
 from pydantic_core import CoreSchema
 
 from ropewalk.encodings.base import Encoding
+from ropewalk.outside import import_named
+
+ALLOWED = "kinds"
+"""In the context of a validation: the kinds of other packages that may be imported. Without it, any may."""
+
+
+class NotAllowed(ValueError):
+    """A kind of another package, named by what may not have it imported."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"the kind {kind!r} is a module of another package, which was not allowed")
+        self.kind = kind
 
 
 def names() -> tuple[str, ...]:
@@ -30,7 +43,7 @@ def find(kind: str) -> type[Encoding]:
         hint = f"Did you mean {near[0]}? " if near else ""
         raise ValueError(f"no encoding of kind {kind!r}. {hint}There are {', '.join(names())}; outside: my_pkg.module")
     try:
-        module = importlib.import_module(kind if "." in kind else f"ropewalk.encodings.{kind}")
+        module = import_named(kind) if "." in kind else importlib.import_module(f"ropewalk.encodings.{kind}")
     except ModuleNotFoundError as error:
         if error.name is None or not kind.startswith(error.name):
             raise  # the module is there; something it imports is not
@@ -48,8 +61,11 @@ def _is_encoding(found: object) -> TypeGuard[type[Encoding]]:
     return inspect.isclass(found) and issubclass(found, Encoding) and not found.__name__.startswith("_")
 
 
-def parse(value: Any) -> Encoding.Config:
-    """A config from what a person writes: `alibi`, `{kind: rope, base: 500000}`, or a config object."""
+def parse(value: Any, kinds: Collection[str] | None = None) -> Encoding.Config:
+    """A config from what a person writes: `alibi`, `{kind: rope, base: 500000}`, or a config object.
+
+    kinds: those of other packages that may be imported, for what no person wrote; None: any.
+    """
     if isinstance(value, Encoding.Config):
         return value
     if value is None:
@@ -58,7 +74,15 @@ def parse(value: Any) -> Encoding.Config:
         value = {"kind": value}
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
         raise ValueError(f"an encoding is a kind or a mapping with `kind:`, got {value!r}; kinds: {', '.join(names())}")
-    return find(value["kind"]).Config.model_validate(value)
+    kind = value["kind"]
+    if kinds is not None and "." in kind and kind not in kinds:
+        raise NotAllowed(kind)
+    return find(kind).Config.model_validate(value, context=None if kinds is None else {ALLOWED: kinds})
+
+
+def validated(value: Any, info: ValidationInfo) -> Encoding.Config:
+    """`parse` for a field: only kinds that the validation's context allows, at any depth."""
+    return parse(value, (info.context or {}).get(ALLOWED))
 
 
 def build(
@@ -84,5 +108,5 @@ class _Kinds:
         return {"anyOf": [{"type": "string", "enum": list(names())}, outside, *shapes, foreign]}
 
 
-AnyEncoding = Annotated[SerializeAsAny[Encoding.Config], PlainValidator(parse), _Kinds()]
+AnyEncoding = Annotated[SerializeAsAny[Encoding.Config], PlainValidator(validated), _Kinds()]
 """The type of a config field that holds any encoding."""

@@ -17,13 +17,15 @@ import torch
 from pydantic import Field, PlainValidator, SerializeAsAny, WithJsonSchema
 from torch import Tensor, nn
 
-from ropewalk.encodings._find import build, parse
+from ropewalk.encodings._find import build, validated
 from ropewalk.encodings.base import Claims, Encoding, Role, Table, canonical
 from ropewalk.plan import LayerPlan
 from ropewalk.positions import Positions
 
 # A schema that lists every kind would contain itself.
-Part = Annotated[SerializeAsAny[Encoding.Config], PlainValidator(parse), WithJsonSchema({"type": ["string", "object"]})]
+Part = Annotated[
+    SerializeAsAny[Encoding.Config], PlainValidator(validated), WithJsonSchema({"type": ["string", "object"]})
+]
 
 
 class Chain(Encoding):

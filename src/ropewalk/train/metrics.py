@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from ropewalk.outside import import_named
 
 Tracker = Callable[[dict[str, Any]], None]
 
@@ -57,4 +58,4 @@ def tracker(name: str, run: str, recipe: dict[str, Any]) -> Tracker:
     module, _, made = name.partition(":")
     if not made:
         raise ValueError(f"train.track={name!r} is no tracker; write trackio, or my_pkg.module:make")
-    return getattr(import_module(module), made)(run, recipe)
+    return getattr(import_named(module), made)(run, recipe)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Collection
 from functools import cache as kept
 from pathlib import Path
 from typing import Any
@@ -29,21 +30,22 @@ ROOM = 768
 """Tokens that our cache holds."""
 
 
-def target(path: str | Path, engine: str = "ropewalk") -> Checkpoint:
+def target(path: str | Path, engine: str = "ropewalk", kinds: Collection[str] = ()) -> Checkpoint:
+    """kinds: encodings of other packages that the checkpoint may name, as for `load`."""
     if engine not in ENGINES:
         raise ValueError(f"no engine {engine!r}; a checkpoint is read by {' or '.join(ENGINES)}")
-    return (Ours if engine == "ropewalk" else Theirs)(Path(path), engine)
+    return (Ours if engine == "ropewalk" else Theirs)(Path(path), engine, tuple(kinds))
 
 
 class Checkpoint:
     """What both ways of reading have in common."""
 
-    def __init__(self, path: Path, engine: str) -> None:
-        self.path, self.engine = path, engine
+    def __init__(self, path: Path, engine: str, kinds: tuple[str, ...]) -> None:
+        self.path, self.engine, self.kinds = path, engine, kinds
         self.name = str(path) if engine == "ropewalk" else f"{path} through transformers"
-        made = f"checkpoint.target({str(path)!r}, {engine!r})"
+        made = f"checkpoint.target({str(path)!r}, {engine!r}{f', {kinds!r}' if kinds else ''})"
         self.source = f"from ropewalk.conformance.adapters import checkpoint; target = {made}"
-        whole = read(path)
+        whole = read(path, kinds)
         self.plan: Plan = whole.plan
         if whole.decoder is None:
             raise ValueError(f"{path} has no decoder; a causal model is verified")
@@ -77,13 +79,13 @@ class Checkpoint:
 
 
 class Ours(Checkpoint):
-    def __init__(self, path: Path, engine: str) -> None:
-        super().__init__(path, engine)
+    def __init__(self, path: Path, engine: str, kinds: tuple[str, ...]) -> None:
+        super().__init__(path, engine, kinds)
         if self.spec.kind == "rope":
             self.rotate = self.rotated
 
     def read(self) -> Any:
-        return read(self.path)
+        return read(self.path, self.kinds)
 
     def rotated(self, built: Any, x: Tensor, at: Tensor) -> Tensor:
         return built.decoder.kinds[0].at(at, limit=self.limit).rotate(x, "query")
@@ -107,8 +109,8 @@ class Ours(Checkpoint):
 
 
 class Theirs(Checkpoint):
-    def __init__(self, path: Path, engine: str) -> None:
-        super().__init__(path, engine)
+    def __init__(self, path: Path, engine: str, kinds: tuple[str, ...]) -> None:
+        super().__init__(path, engine, kinds)
         inner = getattr(self.read(), "model", None)
         if self.spec.kind == "rope" and hasattr(inner, "rotary_emb"):
             self.cos_sin = self.tables
@@ -143,8 +145,8 @@ class Theirs(Checkpoint):
 
 
 @kept
-def read(path: Path) -> Any:
-    return load(path, dtype="float32")
+def read(path: Path, kinds: tuple[str, ...]) -> Any:
+    return load(path, dtype="float32", kinds=kinds)
 
 
 @kept
