@@ -17,6 +17,11 @@ from torch import Tensor
 WITHOUT_FLOAT64 = frozenset({"mps"})
 
 
+def widest(device: torch.device) -> torch.dtype:
+    """The most exact floats a device has."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
 def phase(index: Tensor, turns: Sequence[int]) -> Tensor:
     """(...) integer positions -> (..., F) int64 phases, one for each frequency."""
     return index.long()[..., None] * torch.tensor(turns, dtype=torch.int64, device=index.device)

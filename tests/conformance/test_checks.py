@@ -8,10 +8,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from ropewalk.conformance import Spec, verify
+from ropewalk.conformance.adapters import ours
 from ropewalk.conformance.checks import every
 from ropewalk.conformance.findings import NotApplicable
+from ropewalk.encodings import Fire
+from ropewalk.positions import Positions
 from tests.conformance.targets import BROKEN, Kept, Naive, Shared, Twisted, broken, only_rotate, right, small
 
 IDS = list(every())
@@ -134,6 +138,19 @@ def test_neighbours_far_away_show_a_rounded_bias() -> None:
     assert found.what.startswith("built in bfloat16")
     assert found.measured == 1 / 16
     assert "[[1000000, 1000001]]" in found.reproduction
+
+
+def test_positions_rounded_with_learned_weights_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights in bfloat16 are right, positions in bfloat16 are not."""
+    assert verify(ours.target("fire"), only="N06")["N06"].status == "held"
+
+    def forward(self: Fire, at: Positions) -> tuple[Tensor, ...]:
+        return self.inner, self.outer, self.offset, self.slope.abs(), self.threshold.abs()
+
+    monkeypatch.setattr(Fire, "forward", forward)
+    found = verify(ours.target("fire"), only="N06")["N06"]
+    assert found.status == "broken"
+    assert found.what.startswith("built in bfloat16")
 
 
 def test_a_model_that_counts_its_cache_is_seen_after_an_eviction() -> None:

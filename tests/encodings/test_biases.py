@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from ropewalk import positions
-from ropewalk.encodings import ALiBi, Learned, Scalar, XPos
+from ropewalk.encodings import ALiBi, Fire, Learned, Scalar, XPos
 from ropewalk.encodings.alibi import slopes
 from ropewalk.encodings.t5 import T5, bucket_edges
 from tests.encodings import oracles
+from tests.encodings.rows import HEAD_WIDTH, HEADS, LIMIT, ROWS, Row
 
 
 @pytest.mark.parametrize("heads", range(1, 129))
@@ -48,10 +51,17 @@ def test_t5_buckets(buckets: int, farthest: int, bidirectional: bool) -> None:
     assert far.tolist() == ([buckets // 2 - 1, buckets - 1] if bidirectional else [buckets - 1, 0])
 
 
+def test_t5_edges_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With big integers: 9 ms for distances up to 2,048."""
+    encoding = T5(heads=2, farthest=2048)
+    monkeypatch.setattr("ropewalk.encodings.t5.bucket_edges", None)
+    assert encoding.bucket(torch.tensor([-2048, -7, 3])).tolist() == [31, 7, 0]
+
+
 def test_t5_edges_rise() -> None:
     edges = bucket_edges(32, 128)
-    assert edges[:16] == list(range(1, 17))
-    assert edges == sorted(edges)
+    assert edges[:16] == tuple(range(1, 17))
+    assert list(edges) == sorted(edges)
     assert len(edges) == 31
 
 
@@ -84,3 +94,71 @@ def test_share_belongs_to_concat() -> None:
         Scalar(width=8, combine="concat", share=8).at(torch.arange(4), limit=8)
     with pytest.raises(ValueError, match="token vectors must be 6 wide"):
         Scalar(width=8, combine="concat", share=2).at(torch.arange(4), limit=8).embed(torch.zeros(1, 4, 8))
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_fire_keeps_positions_whatever_its_dtype(dtype: torch.dtype, autocast: bool) -> None:
+    torch.manual_seed(0)
+    encoding = Fire(heads=2).to(dtype).requires_grad_(False)
+    near = range(4032, 4096)
+    signal = encoding.at(torch.tensor([*near]))
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        got = signal.bias(torch.arange(2)[:, None, None], torch.tensor([[4096]]), 4096 - torch.tensor([[*near]]))
+    assert got.dtype == torch.float32
+    assert len(got[0].unique()) > 50, "neighbouring distances have biases of their own"
+    slope, threshold = encoding.slope.item(), encoding.threshold.item()
+    for head in range(2):
+        outer = [*encoding.outer[head].tolist(), encoding.offset[head].item()]
+        want = [oracles.fire((4096, 4096 - d), slope, threshold, encoding.inner.tolist(), outer) for d in near]
+        assert got[head].flatten().tolist() == pytest.approx(want, abs=2e-6)
+
+
+def test_a_learned_table_keeps_its_reserved_rows_to_itself() -> None:
+    encoding = Learned(width=8, longest=16, first_row=2)
+    assert encoding.at(torch.tensor([0]), limit=16).q_table.equal(encoding.weight[None, 2:3])
+    for position in (-1, -2, -3):
+        with pytest.raises((ValueError, IndexError)):
+            encoding.at(torch.tensor([3, position]), limit=16)
+
+
+def test_xpos_in_float16_ends_before_it_overflows() -> None:
+    encoding = XPos(head_width=16)
+    x = torch.full((1, 1, 2, 16), 100.0, dtype=torch.float16)
+    for role in ("query", "key"):
+        ends = encoding.at(torch.tensor([0, 5119]), limit=5120)
+        assert ends.rotate(x, role).isfinite().all()
+        assert encoding.at(torch.tensor([0]), limit=20_000).rotate(x[:, :, :1].bfloat16(), role).isfinite().all()
+        with pytest.raises(ValueError, match="within float16 up to limit 5,120, and the limit is 20,000; use bfloat16"):
+            encoding.at(torch.tensor([0]), limit=20_000).rotate(x[:, :, :1], role)
+
+
+class NoFloat64(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves((args, out)):
+            assert not isinstance(tensor, torch.Tensor) or tensor.dtype != torch.float64, f"{func} in float64"
+        return out
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_device_without_float64_meets_none(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoding = row.build().requires_grad_(False)
+    places = torch.tensor([0, 31, 1000, 4095])
+    x, q = torch.randn(1, 4, encoding.token_width), torch.randn(1, HEADS, 4, HEAD_WIDTH)
+
+    def results() -> list[torch.Tensor]:
+        signal = encoding.at(places, limit=LIMIT)
+        found = [signal.embed(x), signal.rotate(q, "query"), signal.rotate(q, "key")]
+        if "bias" in encoding.sites:
+            found.append(signal.bias(torch.arange(HEADS)[:, None, None], places[:, None], places))
+        if row.embed is None and not encoding.claims.needs_limit:
+            found.append(encoding.move(q, torch.full((1, 4), 77)))
+        return found
+
+    want = results()
+    monkeypatch.setattr("ropewalk.phase.WITHOUT_FLOAT64", {"cpu"})
+    with NoFloat64():
+        got = results()
+    for one, other in zip(want, got, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5)

@@ -202,6 +202,37 @@ def test_what_does_not_turn_passes_bit_for_bit(layout: str, dtype: torch.dtype) 
     assert same_bits(rotate(x, *tables(1, 5, 4, dtype), layout)[..., 8:], x[..., 8:])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_pairs_that_begin_at_an_odd_place_of_their_storage(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2 * 3 * 5 * 8 + 1).to(dtype)[1:].view(2, 3, 5, 8)
+    assert (x.is_contiguous(), x.storage_offset()) == (True, 1)
+    cos, sin = tables(1, 5, 4)
+    for smallest in (rotation.COMPILE_FROM, 0):
+        monkeypatch.setattr(rotation, "COMPILE_FROM", smallest)
+        assert same_bits(rotate(x, cos, sin, "pairs"), rotate(x.clone(), cos, sin, "pairs"))
+    assert_rounded("odd", oracle(x, cos, sin, "pairs"), rotate(x, cos, sin, "pairs"))
+    assert rotation.backend() == "compiled"
+
+
+def test_one_tensor_that_fails_does_not_end_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "COMPILE_FROM", 0)
+    cos, sin = tables(1, 5, 4)
+    x = queries(2, 3, 5, 8, torch.float32)
+    rotate(x, cos, sin, "half")
+    key = (_rotation_kernel._half, torch.float32, torch.float32, 4)
+    assert key in _rotation_kernel._KERNELS
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("this tensor")
+
+    with monkeypatch.context() as one_call:
+        one_call.setitem(_rotation_kernel._KERNELS, key, failing)
+        with pytest.raises(RuntimeError, match="this tensor"):
+            rotate(x, cos, sin, "half")
+    assert rotation.backend() == "compiled"
+    assert_rounded("after", oracle(x, cos, sin, "half"), rotate(x, cos, sin, "half"))
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_norms_are_kept(layout: str) -> None:
     x = queries(2, 3, 50, 64, torch.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from ropewalk.attention import Rule, attend
 from ropewalk.encodings import ALiBi
 from ropewalk.nn import Draw, Dropout
 from tests.closeness import assert_close
+from tests.encodings.test_biases import NoFloat64
 
 
 def draw(samples: list[int], seed: int = 1, step: int = 2) -> Draw:
@@ -79,3 +82,16 @@ def test_attention_weights_tiled_and_dense_draw_the_same(monkeypatch: pytest.Mon
     keep = dropout.of_scores(draw([4, 5, 6]))
     got = attend(q[:, part], k[:, 1:], v[:, 1:], signal, Rule(), keep=keep, first_head=2)
     assert_close("rank", found["eager"][0][:, part], got, 2e-6)
+
+
+def test_attention_drops_by_integers_which_every_device_has() -> None:
+    at, heads = positions.plain(40, start=100_000), torch.arange(3)[:, None, None]
+    dropout = Dropout(0.3).train()
+    keep = dropout.of_scores(draw([5]))
+    assert keep is not None
+    with NoFloat64():
+        chosen = keep.chosen(slice(None), heads, at, at)
+    segment, order = at.segment[:, None, :, None], at.order[:, None, :, None]
+    bits = dropout.bits(draw([5]), slice(None), segment, order, heads[None], at.order[:, None, None, :])
+    want = [Fraction(value % 2**64 >> 11, 2**53) >= Fraction(0.3) for value in bits.flatten().tolist()]
+    assert chosen.flatten().tolist() == want

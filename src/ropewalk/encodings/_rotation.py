@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ropewalk.encodings._rotation_kernel import compiled, fits
+from ropewalk.encodings._rotation_kernel import CannotCompile, compiled, fits
 
 Layout = Literal["half", "pairs"]
 
@@ -98,16 +98,16 @@ def _watched(x: Tensor) -> bool:
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     if layout == "pairs" and not _whole_pairs(x):
-        x = x.contiguous()
+        x = x.clone(memory_format=torch.contiguous_format)  # contiguous() keeps an odd offset into the storage
         if x.shape[-1] % 2:
             return plain(x, cos, sin, layout)
     if x.numel() < COMPILE_FROM or not fits(x, cos, layout) or backend() != "compiled":
         return eager(x, cos, sin, layout)
     try:
         return compiled(x, cos, sin, layout, plain)
-    except Exception as error:
+    except CannotCompile as error:
         global _FAILURE
-        _FAILURE = (str(error).strip() or type(error).__name__).splitlines()[0]
+        _FAILURE = str(error)
         warnings.warn(
             f"rotations run in eager mode, 2 to 4 times slower, because torch.compile failed: {_FAILURE} "
             "(ROPEWALK_COMPILE=0 asks for eager mode and silences this)",

@@ -19,6 +19,13 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 
+class CannotCompile(RuntimeError):
+    """This machine or process makes no kernels. Anything else that goes wrong is about one tensor, and raises."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__((str(error).strip() or type(error).__name__).splitlines()[0])
+
+
 def fits(x: Tensor, cos: Tensor, layout: str) -> bool:
     return layout == "half" or not x.is_cpu or (sys.byteorder == "little" and (x.dtype, cos.dtype) in PAIRS)
 
@@ -27,7 +34,12 @@ def compiled(x: Tensor, cos: Tensor, sin: Tensor, layout: str, formula: Callable
     if not x.is_cpu:
         if "formula" not in _KERNELS:
             _KERNELS["formula"] = torch.compile(formula, dynamic=True, fullgraph=True)
-        return _KERNELS["formula"](x, cos, sin, layout)
+        try:
+            return _KERNELS["formula"](x, cos, sin, layout)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # it compiles when it is called
+            raise CannotCompile(error) from error
     # Any stride but the last one is a number given to the kernel.
     if not x.stride(-1) == cos.stride(-1) == sin.stride(-1) == 1:
         x, cos, sin = x.contiguous(), cos.contiguous(), sin.contiguous()
@@ -54,7 +66,10 @@ def compiled(x: Tensor, cos: Tensor, sin: Tensor, layout: str, formula: Callable
         parts = (x.view(integer), cos, sin, out.view(integer).as_strided(turned, steps))
     key = (body, x.dtype, cos.dtype, pairs)
     if key not in _KERNELS:
-        _KERNELS[key] = _compile(body, parts)
+        try:
+            _KERNELS[key] = _compile(body, parts)
+        except Exception as error:
+            raise CannotCompile(error) from error
     _KERNELS[key](*parts)
     return out
 

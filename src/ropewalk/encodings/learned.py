@@ -42,5 +42,8 @@ class Learned(Absolute):
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
         self.check(at)
-        # Out of range rows, the negative ones included, raise in `embedding`; they never wrap.
-        return F.embedding(at.index + self.config.first_row, self.weight)
+        # Out of range rows, the negative ones included, raise in `embedding`; they never wrap. The reserved rows before
+        # the first are no position's either.
+        first = self.config.first_row
+        row = at.index + first if first == 0 else torch.where(at.index < 0, -1, at.index + first)
+        return F.embedding(row, self.weight)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ropewalk.encodings._absolute import Absolute
 from ropewalk.encodings.base import Claims
+from ropewalk.phase import widest
 from ropewalk.positions import FARTHEST, Positions
 
 
@@ -31,7 +32,7 @@ class Scalar(Absolute):
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
         self.check(at)
-        value = at.index.to(torch.float64)
+        value = at.index.to(widest(at.index.device))
         if self.config.form == "unit":
             if at.limit == FARTHEST:
                 raise ValueError(

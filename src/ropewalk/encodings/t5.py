@@ -45,6 +45,8 @@ class T5(Encoding):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.claims = Claims(shift_invariant=True, bidirectional=self.config.bidirectional)
+        self._one_way = self.config.buckets // 2 if self.config.bidirectional else self.config.buckets
+        self._edges = bucket_edges(self._one_way, self.config.farthest)
         self.weight = nn.Parameter(torch.empty(self.config.buckets, self.heads))
         self.reset_parameters()
 
@@ -66,9 +68,7 @@ class T5(Encoding):
 
     def bucket(self, ahead: Tensor, *, one_by_one: bool = False) -> Tensor:
         """The bucket of each key position - query position. `one_by_one`: inside a kernel, where there is no search."""
-        two_way = self.config.bidirectional
-        one_way = self.config.buckets // 2 if two_way else self.config.buckets
-        edges = bucket_edges(one_way, self.config.farthest)
+        two_way, one_way, edges = self.config.bidirectional, self._one_way, self._edges
         apart = ahead.abs() if two_way else (-ahead).clamp(min=0)
         if one_by_one:
             bucket = apart.clamp(max=one_way // 2)
@@ -79,7 +79,7 @@ class T5(Encoding):
         return bucket + torch.where(ahead > 0, one_way, 0) if two_way else bucket
 
 
-def bucket_edges(buckets: int, farthest: int) -> list[int]:
+def bucket_edges(buckets: int, farthest: int) -> tuple[int, ...]:
     """The distance at which each bucket after the first begins."""
     exact = buckets // 2
     steps = buckets - exact
@@ -90,4 +90,4 @@ def bucket_edges(buckets: int, farthest: int) -> list[int]:
         while distance**steps * exact**step < farthest**step * exact**steps:
             distance += 1
         edges.append(distance)
-    return edges
+    return tuple(edges)

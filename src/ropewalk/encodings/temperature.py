@@ -18,6 +18,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ropewalk.encodings.base import Claims, Encoding, Role
+from ropewalk.phase import widest
 from ropewalk.positions import Positions
 
 
@@ -37,10 +38,10 @@ class Temperature(Encoding):
         self.check(at)
         m, T = at.index, self.config.trained
         if self.config.form == "log-n":
-            factor = ((m + 1).to(torch.float64).log() / math.log(T)).clamp(min=1)
+            factor = ((m + 1).to(widest(m.device)).log() / math.log(T)).clamp(min=1)
         else:
             steps = torch.div(m + 1 if self.config.form == "llama4" else m, T, rounding_mode="floor")
-            factor = 1 + self.config.strength * torch.log1p(steps.to(torch.float64))
+            factor = 1 + self.config.strength * torch.log1p(steps.to(widest(m.device)))
         return factor.to(torch.float32)[:, None, :, None]
 
     def rotate(self, x: Tensor, table: Tensor, role: Role) -> Tensor:

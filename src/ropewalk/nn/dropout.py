@@ -63,7 +63,7 @@ class Dropout(nn.Module):
         def chosen(rows: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
             segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
             bits = self.bits(draw, rows, segment, order, head[None], k.order[:, None, None, :])
-            return ((bits >> 11) & (2**53 - 1)).to(torch.float64) * 2.0**-53 >= self.rate  # the top 53, in [0, 1)
+            return ((bits >> 11) & (2**53 - 1)) >= math.ceil(self.rate * 2**53)  # the top 53
 
         return Keep(chosen, 1 / (1 - self.rate))
 

@@ -88,12 +88,19 @@ def casts(target: Target, found: Findings) -> None:
         if isinstance(target.build(), nn.Module):
             around[f"after .to({name})"] = (lambda d=dtype: target.build().to(d), nullcontext(), dtype)
     learned = target.spec.kind in ("t5", "other")
+    whole = want
     for name, (make, ambient, dtype) in around.items():
-        if learned and dtype != torch.float32:
-            continue  # what is learned is rounded with the weights, rightly
+        want, size = whole, size_of(target, whole)
         try:
             # Learned numbers are drawn in the default dtype, rightly; all else must not care.
-            before = target.build() if learned else None
+            before = target.build() if learned and dtype == torch.float32 else None
+            if learned and dtype != torch.float32:
+                # What is learned is rounded with the weights, rightly; what is done with positions is not.
+                rounded = make()
+                if not isinstance(rounded, nn.Module):
+                    continue
+                want = answer(target, rounded.to(torch.float32))
+                size = size_of(target, want)
             with ambient:
                 built = make() if before is None else before
                 got = answer(target, built, dtype)
@@ -110,13 +117,13 @@ def casts(target: Target, found: Findings) -> None:
         )
         if not result.holds:
             result.why = f"{name} the answer is another"
-            result.reproduce = in_words(target, name, dtype)
+            result.reproduce = in_words(target, name, dtype, learned=learned)
             if target.has("angles"):
                 with ambient_again(name):
                     result.why = diagnose.cause(target, built, dtype) or result.why
 
 
-def in_words(target: Target, name: str, dtype: torch.dtype) -> str | None:
+def in_words(target: Target, name: str, dtype: torch.dtype, *, learned: bool = False) -> str | None:
     """The lines that show it, where a cast is all it takes."""
     last = looked_at(target)[0, -2:].tolist()
     where, length = f"torch.tensor([{last}])", len(last)
@@ -124,7 +131,8 @@ def in_words(target: Target, name: str, dtype: torch.dtype) -> str | None:
         return None
     cast = f"target.build(dtype={dtype})" if "built" in name else f"target.build().to({dtype})"
     narrow = target.line(where, built=cast, length=length, dtype=str(dtype))
-    return f"print({target.line(where, length=length)}, {narrow})"
+    wide = target.line(where, built=f"{cast}.to(torch.float32)" if learned else "built", length=length)
+    return f"print({wide}, {narrow})"
 
 
 def ambient_again(name: str) -> AbstractContextManager[Any]:
