@@ -28,6 +28,8 @@ from tests.checkpoints.engine_configs import (
     yarn_in_llama_cpp,
 )
 
+TRAINED = {"original_max_position_embeddings": 4096}
+
 
 def of_transformers(config: dict[str, Any], length: int | None = None) -> tuple[list[float], float]:
     """The frequencies and the gain that the installed transformers computes."""
@@ -89,7 +91,7 @@ def test_transformers_5_loses_truncate_in_nested_parameters() -> None:
     expected, _ = ROPE_INIT_FUNCTIONS["yarn"](made, layer_type="full_attention")
     assert layer.frequencies == pytest.approx(expected.tolist(), rel=2e-6)
     assert noted(found["transformers5"], "truncate is false")
-    assert not found["vllm"].disagrees
+    assert noted(found["vllm"], "truncate is false")  # its registry gives OLMo 3 to transformers' modelling code
     assert found["transformers4"].disagrees  # which does not read rope_parameters at all
 
 
@@ -193,6 +195,12 @@ def test_longrope_is_chosen_at_three_moments() -> None:
     assert found["llama.cpp"].layers[0].frequencies == plan.stretched
     scale = math.sqrt(1 + math.log(32) / math.log(4096))
     assert {round(found[name].layers[0].rotary_gain, 9) for name in ENGINES} == {round(scale, 9)}
+    # A choice in every call is what Phi-3's own code does; one list for all texts is not, where both are served.
+    assert {name for name in ENGINES if found[name].disagrees} == {"llama.cpp"}
+    longer = read({**PHI3, "original_max_position_embeddings": None, "rope_scaling": {**LONGROPE, **TRAINED}})["vllm"]
+    assert longer.length == 131_072
+    assert longer.disagrees
+    assert longer.layers[0].frequencies == plan.stretched
 
 
 def test_longrope_outside_phi3_is_lost_in_conversion() -> None:
@@ -201,6 +209,7 @@ def test_longrope_outside_phi3_is_lost_in_conversion() -> None:
     found = read(config)
     assert noted(found["llama.cpp"], "without longrope")
     assert found["llama.cpp"].layers[0].rotary_gain == 1.0
+    assert noted(found["transformers5"], "anew in every call")  # and outside Phi-3 nothing throws the cache away
     # Version 4 looks for the trained length at the top of the config, and takes the longest for it.
     assert noted(found["transformers4"], "takes 8,192 for the trained length")
 

@@ -13,6 +13,7 @@ import pytest
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.hub import locate
 from ropewalk.checkpoints.inspect import Report, inspect
+from ropewalk.cli.inspect_words import verdict
 from tests.checkpoints.engine_configs import GPT_OSS, LLAMA, PHI3, YARN, llama
 
 PUBLISHED = sorted((Path(__file__).parent / "published").glob("*.json"))
@@ -47,14 +48,67 @@ def test_which_engines_count(saved) -> None:
     assert inspect(path, engines=["vllm", "transformers5"]).agree
     with pytest.raises(ValueError, match="no engine 'sglang'; there are transformers5"):
         inspect(path, engines=["sglang"])
+    with pytest.raises(ValueError, match="no engine 'vlm', did you mean 'vllm'"):
+        inspect(path, engines=["vlm"])
+    for nothing in ([], [""]):
+        with pytest.raises(ValueError, match="no engine is named"):
+            inspect(path, engines=nothing)
 
 
-def test_engines_that_choose_longrope_once_agree_alone_and_not_with_each_other(saved) -> None:
-    path = saved({**PHI3})
-    assert inspect(path, engines=["vllm"]).agree
-    assert inspect(path, engines=["llama.cpp"]).agree
-    assert inspect(path, engines=["vllm", "llama.cpp"]).at_odds == ("llama.cpp",)
-    assert not inspect(path, engines=["transformers5"]).agree
+def test_longrope_is_at_odds_where_one_list_serves_both_lengths(saved) -> None:
+    """Choosing by the text, as the authors' code does, is no departure; nor is an end at the trained length."""
+    report = inspect(saved({**PHI3}))
+    assert report.at_odds == ("llama.cpp",)
+    assert report.rows["llama.cpp"].departs == ("frequencies",)
+    assert report.rows["vllm"].reading.length == report.resolved.plan.trained
+    assert report.rows["vllm"].apart == 1.0
+    assert inspect(saved({**PHI3}), engines=["vllm"]).agree
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+def test_marks_and_reasons_are_those_of_the_numbers(path: Path) -> None:
+    """An engine departs in what its numbers differ in, each with a reason; and what is not known is not agreed on."""
+    try:
+        report = inspect(path)
+    except BadInput:
+        return
+    for row in report.rows.values():
+        reading = row.reading
+        reasons = {note.about for note in reading.notes if note.counts}
+        if reading.engine in ("YaRN paper", "dynamic NTK, paper"):
+            continue
+        besides = {"gains"} if "frequencies" in reasons else set()  # which a scaling that is lost takes with it
+        assert reasons - set(reading.unknown) <= set(row.departs) <= reasons | besides, reading.engine
+        assert row.agrees == (not row.departs)
+        assert not set(row.departs) & set(reading.unknown)
+    assert set(report.compared) | set(report.unknown) == set(report.applicable)
+
+
+def test_what_is_not_known_is_named_and_not_agreed_on(saved) -> None:
+    """How vLLM passes ModernBERT's window to transformers' code was not read."""
+    config = {
+        "model_type": "modernbert",
+        "architectures": ["ModernBertForMaskedLM"],
+        "num_hidden_layers": 6,
+        "num_attention_heads": 4,
+        "hidden_size": 256,
+        "max_position_embeddings": 8192,
+        "local_attention": 128,
+    }
+    report = inspect(saved(config))
+    assert report.unknown == {"windows": ("vllm",)}
+    assert report.compared == ("frequencies", "gains")
+    assert verdict(report).endswith("agree on frequencies and gains. Not compared: windows in vLLM.")
+    assert inspect(saved(config), engines=["llama.cpp"]).compared == ("frequencies", "gains", "windows")
+
+
+def test_the_verdict_says_who_departs_and_in_what(saved) -> None:
+    window = {**LLAMA, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 4096}
+    told = "llama.cpp departs from the checkpoint in windows; transformers 5, transformers 4 and vLLM agree on "
+    assert verdict(inspect(saved(window))) == f"{told}frequencies, gains and windows."
+    assert verdict(inspect(saved(window), engines=["llama.cpp"])) == "llama.cpp departs from the checkpoint in windows."
+    both = verdict(inspect(saved(llama(rope_scaling={"rope_type": "dynamic", "factor": 4.0}))))
+    assert both.startswith("transformers 5 departs from the checkpoint in frequencies, transformers 4 in frequencies,")
 
 
 def test_wavelengths_against_the_trained_length(saved) -> None:
@@ -129,11 +183,17 @@ def known(name: str) -> dict[str, set[str]]:
 @pytest.mark.skipif(not PUBLISHED, reason="the corpus of published configs is not here")
 def test_the_known_disagreements_are_found_in_published_checkpoints() -> None:
     assert set(known("gpt-oss-20b")) == {"llama.cpp"}
-    assert set(known("phi-3-mini-128k")) == {"transformers5", "transformers4"}
+    # Phi-3's choice in every call is its authors' own, so only the engine with one list for all texts departs.
+    assert set(known("phi-3-mini-128k")) == set(known("phi-4-mini")) == {"llama.cpp"}
     assert set(known("olmo-3-7b-v5")) == {"transformers4"}
     assert set(known("deepseek-v2-lite")) == {"transformers4"}
     assert set(known("internlm2.5-7b-chat")) == {"vllm", "llama.cpp"}
     assert set(known("kimi-k2")) == {"llama.cpp"}
+    # Their windows are dropped in conversion, or switched off.
+    for name in ("mistral-7b-v0.1", "phi-3-mini-4k", "starcoder2-3b"):
+        assert set(known(name)) == {"llama.cpp"}, name
+    assert set(known("command-r7b")) == set(known("command-a")) == {"vllm"}  # sliding_window + 1
+    assert set(known("ministral-3-8b")) == {"vllm"}  # no temperature from config.json
     for name in ("llama-3.1-8b", "qwen2.5-7b-instruct-yarn", "deepseek-v3", "gemma-3-27b", "smollm3-3b", "qwen3-8b"):
         assert known(name) == {}, name
 

@@ -40,7 +40,7 @@ def test_verdict_first_then_the_table(ropewalk: Ropewalk) -> None:
     assert "extended 8,192 by yarn x4 [config.json:rope_scaling.factor]" in lines[1]
     assert lines[3].split() == ["engine", "frequencies", "gain", "on", "cos/sin", "gain", "on", "logits", "length"]
     assert lines[4].split() == ["transformers", "5", "=", "plan", "1.1386", "1", "8,192"]
-    assert "All four engines agree." in answer.stdout
+    assert "All four engines agree on frequencies and gains. The YaRN paper's formula differs" in answer.stdout
 
 
 def test_a_disagreement_is_marked_with_its_reason_and_the_public_issue(ropewalk: Ropewalk) -> None:
@@ -51,7 +51,62 @@ def test_a_disagreement_is_marked_with_its_reason_and_the_public_issue(ropewalk:
     assert "vllm#27722" in answer.stdout
     assert "does not load it: gpt_oss has a mixture of experts" in answer.stdout
     assert ropewalk("inspect", "model", "--engines", "vllm, transformers5").code == 0
-    assert ropewalk("inspect", "model", "--engines", "vllm,vlm").code == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("vllm,vlm", "did you mean 'vllm'?"),
+        ("sglang", "no engine 'sglang'"),
+        ("", "no engine is named"),
+        (" , ", "no eng"),
+    ],
+)
+def test_engines_that_do_not_exist_are_a_mistake_of_usage(ropewalk: Ropewalk, given: str, says: str) -> None:
+    """An empty variable of a script must not be a green answer."""
+    answer = ropewalk("inspect", save(llama()), "--engines", given)
+    assert (answer.code, answer.stdout) == (2, "")
+    assert says in answer.stderr
+    assert "transformers5, transformers4, vllm, llama.cpp" in " ".join(answer.stderr.split())
+
+
+def test_a_narrow_terminal_gets_each_value_with_its_heading(
+    ropewalk: Ropewalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = save(PHI3)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich then takes any output for a terminal
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = ropewalk("inspect", path).stdout.splitlines()
+    start = lines.index("  vLLM")
+    assert lines[start + 1 : start + 6] == [
+        "    frequencies      = plan to 4,096, its end",
+        "    gain on cos/sin  1.1902",
+        "    gain on logits   1",
+        "    length           4,096",
+        "    decides          at start, by max_model_len",
+    ]
+    table = lines[lines.index("  transformers 5") : start]
+    assert max(map(len, table)) <= 60
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "  engine          frequencies" in ropewalk("inspect", path).stdout
+
+
+def test_a_scaling_of_some_layers_is_said_of_those(ropewalk: Ropewalk) -> None:
+    """OLMo 3 scales its full layers and not its sliding ones."""
+    sizes = {"num_hidden_layers": 8, "num_attention_heads": 4, "hidden_size": 256, "max_position_embeddings": 8192}
+    config = {"model_type": "olmo3", **sizes, "sliding_window": 1024, "rope_theta": 5e5, "rope_scaling": YARN}
+    answer = ropewalk("inspect", save(config))
+    assert "extended 8,192 by yarn x4 [config.json:rope_scaling.factor] in 2 of 8 layers" in answer.stdout
+    assert "in 2 of 2 layers" not in ropewalk("inspect", save(llama(rope_scaling=YARN))).stdout
+
+
+def test_an_error_says_which_of_two_configs_it_is_about(ropewalk: Ropewalk) -> None:
+    base, broken = save(llama(), "base"), save(llama(rope_theta="many"), "tuned")
+    for one, other in ((broken, base), (base, broken)):
+        answer = ropewalk("inspect", one, "--against", other)
+        assert answer.code == 3
+        assert answer.stderr.startswith("tuned/config.json: rope_theta")
 
 
 def test_json_is_the_same_as_data(ropewalk: Ropewalk) -> None:
@@ -63,7 +118,7 @@ def test_json_is_the_same_as_data(ropewalk: Ropewalk) -> None:
 
 
 def test_quiet_is_the_verdict_alone(ropewalk: Ropewalk) -> None:
-    assert ropewalk("inspect", save(llama()), "--quiet").stdout == "All four engines agree.\n"
+    assert ropewalk("inspect", save(llama()), "--quiet").stdout == "All four engines agree on frequencies and gains.\n"
     answer = ropewalk("inspect", save(PHI3), "-q")
     assert answer.code == 1
     assert len(answer.stdout.splitlines()) == 1

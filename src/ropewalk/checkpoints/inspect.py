@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from ropewalk.checkpoints.engines import ENGINES, LayerReading, Reading, close, ratio, readings
+from ropewalk.checkpoints.engines.besides import ASPECTS, FREQUENCIES, GAINS, Besides
 from ropewalk.checkpoints.engines.facts import Facts
+from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.hub import locate
 from ropewalk.checkpoints.inspect_drift import Drift, drifts
 from ropewalk.checkpoints.inspect_lengths import Stretch, Waves, stretches, waves
@@ -30,16 +33,19 @@ class Row:
     apart_long: float = 1.0
     """The same for texts of the extended length."""
     gains_differ: bool = False
+    departs: tuple[str, ...] = ()
+    """What it would compute otherwise than the plan."""
 
     @property
     def agrees(self) -> bool:
-        return not self.reading.disagrees and self.apart == self.apart_long == 1.0 and not self.gains_differ
+        return not self.departs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     resolved: Resolved
     planned: tuple[LayerReading, ...]
+    besides: Besides
     rows: dict[str, Row]
     counted: tuple[str, ...]
     """Engines whose disagreement makes the verdict."""
@@ -60,19 +66,27 @@ class Report:
 
     @property
     def at_odds(self) -> tuple[str, ...]:
-        """Counted engines that differ from the plan, or that take another list for the same text than another does."""
-        if not self.rotates:
-            return ()
-        found = [name for name in self.loading if not self.rows[name].agrees]
-        default = {self.rows[name].apart for name in self.loading}
-        # An engine alone may choose LongRoPE's list by the length it serves; two that choose differently disagree.
-        if len(default) == 1:
-            found = [name for name in found if self.rows[name].reading.disagrees or not self._only_chooses(name)]
-        return tuple(found)
+        """Counted engines that differ from the plan."""
+        return tuple(name for name in self.loading if not self.rows[name].agrees) if self.rotates else ()
 
-    def _only_chooses(self, name: str) -> bool:
-        row = self.rows[name]
-        return not row.gains_differ and row.apart_long == 1.0 and row.reading.switch.startswith("at start")
+    @property
+    def applicable(self) -> tuple[str, ...]:
+        """What there is to compare: frequencies, gains, and what else the checkpoint has."""
+        return tuple(name for name in ASPECTS if name in (FREQUENCIES, GAINS, *self.besides.present()))
+
+    @property
+    def unknown(self) -> dict[str, tuple[str, ...]]:
+        """What was not compared, with the counted engines whose rule is not known."""
+        found = {
+            aspect: tuple(name for name in self.loading if aspect in self.rows[name].reading.unknown)
+            for aspect in self.applicable
+        }
+        return {aspect: names for aspect, names in found.items() if names}
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """What every counted engine that loads the checkpoint was compared in."""
+        return tuple(aspect for aspect in self.applicable if aspect not in self.unknown)
 
     @property
     def agree(self) -> bool:
@@ -90,6 +104,8 @@ class Report:
             "agree": self.agree,
             "at_odds": list(self.at_odds),
             "counted": list(self.counted),
+            "compared": list(self.compared),
+            "not_compared": {aspect: list(names) for aspect, names in self.unknown.items()},
             "engines": {name: _row(row) for name, row in self.rows.items()},
             "notes": list(resolved.notes),
             "wavelengths": [asdict(one) for one in self.waves],
@@ -108,17 +124,16 @@ def inspect(
     engines: Collection[str] | None = None,
 ) -> Report:
     """Read a directory, a config.json, a .gguf file or an org/name. `engines` limits whose disagreement counts."""
-    counted = tuple(ENGINES) if engines is None else tuple(engines)
-    for name in counted:
-        if name not in ENGINES:
-            raise ValueError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
+    counted = counted_engines(engines)
     resolved = _read(path)
     other = None if against is None else _read(against)
-    planned = tuple(subject.planned() for subject in Facts(resolved).subjects())
+    facts = Facts(resolved)
+    planned, besides = tuple(subject.planned() for subject in facts.subjects()), facts.besides()
     return Report(
         resolved=resolved,
         planned=planned,
-        rows={name: _beside(planned, reading) for name, reading in readings(resolved).items()},
+        besides=besides,
+        rows={name: _beside(planned, besides, reading) for name, reading in readings(resolved).items()},
         counted=counted,
         waves=waves(resolved.plan),
         to=to,
@@ -128,24 +143,53 @@ def inspect(
     )
 
 
+def counted_engines(names: Collection[str] | None) -> tuple[str, ...]:
+    """All where none are named; an empty list and an unknown name are errors."""
+    there_are = f"there are {', '.join(ENGINES)}"
+    if names is None:
+        return tuple(ENGINES)
+    if not any(names):
+        raise ValueError(f"no engine is named; {there_are}; leave it out to count all")
+    for name in names:
+        if name not in ENGINES:
+            near = get_close_matches(name, ENGINES, 1)
+            raise ValueError(f"no engine {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {there_are}")
+    return tuple(dict.fromkeys(names))
+
+
 def _read(path: str | Path) -> Resolved:
     place, name = locate(path)
-    found = read(place)
+    try:
+        found = read(place)
+    except BadInput as error:
+        if name is None:
+            raise
+        raise BadInput(f"{name}/{place.name}", error.field, error.problem, error.remedy) from None
     return found if name is None else replace(found, name=name)
 
 
-def _beside(planned: tuple[LayerReading, ...], reading: Reading) -> Row:
+def _beside(planned: tuple[LayerReading, ...], besides: Besides, reading: Reading) -> Row:
     if reading.refusal is not None or not planned:
         return Row(reading=reading)
     pairs = list(zip(planned, reading.layers, strict=True))
+    apart = max(ratio(ours.frequencies, theirs.frequencies) for ours, theirs in pairs)
+    apart_long = max(ratio(ours.stretched, theirs.stretched) for ours, theirs in pairs)
+    gains_differ = any(
+        not close(ours.rotary_gain, theirs.rotary_gain) or not close(ours.logit_gain, theirs.logit_gain)
+        for ours, theirs in pairs
+    )
+    found = {note.about for note in reading.notes if note.counts}
+    found |= {FREQUENCIES} if apart != 1 or apart_long != 1 else set()
+    found |= {GAINS} if gains_differ else set()
+    if reading.besides is not None:
+        theirs = reading.besides.aspects()
+        found |= {name for name, ours in besides.aspects().items() if ours != theirs[name]}
     return Row(
         reading=reading,
-        apart=max(ratio(ours.frequencies, theirs.frequencies) for ours, theirs in pairs),
-        apart_long=max(ratio(ours.stretched, theirs.stretched) for ours, theirs in pairs),
-        gains_differ=any(
-            not close(ours.rotary_gain, theirs.rotary_gain) or not close(ours.logit_gain, theirs.logit_gain)
-            for ours, theirs in pairs
-        ),
+        apart=apart,
+        apart_long=apart_long,
+        gains_differ=gains_differ,
+        departs=tuple(name for name in ASPECTS if name in found and name not in reading.unknown),
     )
 
 
@@ -157,6 +201,8 @@ def _row(row: Row) -> dict[str, Any]:
         "version": reading.version,
         "refusal": reading.refusal,
         "agrees": row.agrees,
+        "departs": list(row.departs),
+        "not_compared": list(reading.unknown),
         "frequencies_apart": row.apart if math.isfinite(row.apart) else None,
         "frequencies_apart_at_extended_length": row.apart_long if math.isfinite(row.apart_long) else None,
         "switch": reading.switch,
@@ -164,4 +210,5 @@ def _row(row: Row) -> dict[str, Any]:
         "ignored": list(reading.ignored),
         "disagreements": [asdict(note) for note in reading.notes],
         "layers": [asdict(layer) for layer in reading.layers],
+        "besides": None if reading.besides is None else asdict(reading.besides),
     }

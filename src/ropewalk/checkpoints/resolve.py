@@ -19,11 +19,21 @@ __all__ = ["Resolved", "read", "resolve", "resolve_gguf"]
 
 def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
     """A directory with a config.json, a config.json, or a .gguf file."""
+    try:
+        return _read(Path(path), arithmetic)
+    except BadInput as error:
+        # Every directory has a config.json, so an error says which one; sources in the plan need not.
+        if Path(error.file).name != error.file:
+            raise
+        folder = Path(path) if Path(path).is_dir() else Path(path).parent
+        raise BadInput(folder / error.file, error.field, error.problem, error.remedy) from None
+
+
+def _read(path: Path, arithmetic: Arithmetic) -> Resolved:
     from ropewalk.checkpoints.gguf_file import GGUF
     from ropewalk.checkpoints.sniff import kind_of
     from ropewalk.checkpoints.strict_json import read_json
 
-    path = Path(path)
     kind = kind_of(path)
     if kind == "gguf":
         return resolve_gguf(GGUF(path), arithmetic=arithmetic)

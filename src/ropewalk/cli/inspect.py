@@ -30,7 +30,7 @@ def inspect(
     ] = None,
     engines: Annotated[
         str | None,
-        typer.Option("--engines", help="Whose disagreement counts: transformers5,transformers4,vllm,llama.cpp."),
+        typer.Option("--engines", help="Count only these: transformers5,transformers4,vllm,llama.cpp."),
     ] = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="PATH", help="Say where the positions differ from this one's.")
@@ -44,9 +44,13 @@ def inspect(
     Reads the config alone, never weights; of an org/name only config.json is fetched, and a path that exists here wins.
     The exit code is 1 where engines disagree (with --against: where the two differ), 3 where the file makes no sense.
     """
+    from ropewalk.checkpoints.inspect import counted_engines
     from ropewalk.checkpoints.inspect import inspect as inspected
 
-    counted = None if engines is None else [name.strip() for name in engines.split(",") if name.strip()]
+    try:
+        counted = counted_engines(None if engines is None else [name.strip() for name in engines.split(",")])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--engines'") from None
     report = inspected(path, to=to, against=against, engines=counted)
     wrong = bool(report.drifts) if against is not None else not report.agree
     if json:
@@ -86,7 +90,8 @@ def _show(report: Report, layers: bool) -> None:
 
 
 def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    write_table([f"  {headings[0]}", *headings[1:]], [[f"  {clean(row[0])}", *map(clean, row[1:])] for row in rows])
+    cleaned = [[f"  {clean(row[0])}", *map(clean, row[1:])] for row in rows]
+    write_table([f"  {headings[0]}", *headings[1:]], cleaned, records=True)
 
 
 def shown(text: str) -> None:

@@ -6,6 +6,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.checkpoints.engines.besides import WINDOWS
+
 if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect import Report, Row
     from ropewalk.plan import LayerPlan, Plan
@@ -78,15 +80,26 @@ def _window(layer: LayerPlan) -> str:
 def _lengths(plan: Plan) -> str:
     sources = dict(plan.sources)
     said = [] if plan.trained is None else [f"trained {plan.trained:,}{_from(sources.get('trained'))}"]
-    scaled = next((layer for layer in plan.layers if layer.scaling is not None), None)
-    by = "" if scaled is None else f"{_scaling(scaled)}{_from(_scaling_source(scaled))}"
-    if plan.extended is not None and scaled is not None:
-        said.append(f"extended {plan.extended:,} by {by}")
-    elif scaled is not None:
-        said.append(by)
+    scaled = _scalings(plan)
+    if plan.extended is not None and scaled:
+        said.append(f"extended {plan.extended:,} by {joined(scaled)}")
+    else:
+        said += scaled
     if plan.table is not None:
         said.append(f"the table ends at {plan.table:,}, and nothing is defined past it")
     return DOT.join(said)
+
+
+def _scalings(plan: Plan) -> list[str]:
+    """Each scaling with where it stands, and with its layers where not all that rotate have it."""
+    found: dict[str, int] = {}
+    for layer in plan.layers:
+        if layer.scaling is not None:
+            text = f"{_scaling(layer)}{_from(_scaling_source(layer))}"
+            found[text] = found.get(text, 0) + 1
+    turning = sum(layer.base is not None for layer in plan.layers)
+    whole = f" of {len(plan.layers)} layers"
+    return [text if count == turning else f"{text} in {count}{whole}" for text, count in found.items()]
 
 
 def _scaling(layer: LayerPlan) -> str:
@@ -101,39 +114,58 @@ def _scaling_source(layer: LayerPlan) -> str | None:
 
 
 def engine_headings(report: Report) -> tuple[str, ...]:
-    moving = any(row.reading.switch != "static" for row in report.rows.values())
-    headings = ("engine", "frequencies", "gain on cos/sin", "gain on logits", "length")
-    return (*headings, "decides") if moving else headings
+    headings = ["engine", "frequencies", "gain on cos/sin", "gain on logits"]
+    headings += ["windows"] if WINDOWS in report.applicable else []
+    headings += ["length"]
+    return (*headings, *(["decides"] if _moving(report) else []))
 
 
 def engine_rows(report: Report) -> list[tuple[str, ...]]:
-    wide = len(engine_headings(report)) == 6
-    rows = []
-    for name, row in report.rows.items():
-        reading = row.reading
-        mark = "*" if name in report.at_odds else ""
-        if reading.refusal is not None:
-            rows.append((reading.engine, "does not load it", "-", "-", "-", "-")[: 6 if wide else 5])
-            continue
-        cells = (
-            reading.engine + mark,
-            _apart(report, row),
-            _several([layer.rotary_gain for layer in reading.layers]),
-            _several([layer.logit_gain for layer in reading.layers]),
-            "-" if reading.length is None else f"{reading.length:,}",
-        )
-        rows.append((*cells, reading.switch) if wide else cells)
-    return rows
+    return [_engine_row(report, name, row) for name, row in report.rows.items()]
+
+
+def _moving(report: Report) -> bool:
+    return any(row.reading.switch != "static" for row in report.rows.values())
+
+
+def _engine_row(report: Report, name: str, row: Row) -> tuple[str, ...]:
+    reading = row.reading
+    if reading.refusal is not None:
+        return (reading.engine, "does not load it", *["-"] * (len(engine_headings(report)) - 2))
+    cells = [
+        reading.engine + "*" * (name in report.at_odds),
+        _apart(report, row),
+        _several([layer.rotary_gain for layer in reading.layers]),
+        _several([layer.logit_gain for layer in reading.layers]),
+    ]
+    cells += [_windows(report, row)] if WINDOWS in report.applicable else []
+    cells += ["-" if reading.length is None else f"{reading.length:,}"]
+    return (*cells, *([reading.switch] if _moving(report) else []))
+
+
+def _windows(report: Report, row: Row) -> str:
+    besides = row.reading.besides
+    if besides is None:
+        return "-"
+    if WINDOWS in row.reading.unknown:
+        return "not compared"
+    if besides.windows == report.besides.windows:
+        return "= plan"
+    widths = dict.fromkeys(filter(None, besides.windows))
+    return " / ".join(f"{width:,}" for width in widths) or "none"
 
 
 def _apart(report: Report, row: Row) -> str:
     def size(apart: float) -> str:
-        return f"up to {apart:.3g}x" if math.isfinite(apart) else "other pairs"
+        return "= plan" if apart == 1 else f"up to {apart:.3g}x" if math.isfinite(apart) else "other pairs"
 
+    trained = report.resolved.plan.trained or 0
+    moves = any(ours.frequencies != ours.stretched for ours in report.planned)
+    if moves and row.reading.length is not None and row.reading.length <= trained:
+        return f"{size(row.apart)} to {row.reading.length:,}, its end"
     if row.apart == row.apart_long:
-        return "= plan" if row.apart == 1 else size(row.apart)
-    within, past = ("= plan" if apart == 1 else size(apart) for apart in (row.apart, row.apart_long))
-    return f"{within} to {report.resolved.plan.trained or 0:,}, then {past}"
+        return size(row.apart)
+    return f"{size(row.apart)} to {trained:,}, then {size(row.apart_long)}"
 
 
 def _several(values: list[float]) -> str:
@@ -147,11 +179,11 @@ def disagreements(report: Report) -> list[str]:
     lines: list[str] = []
     if not report.rotates:
         return lines
-    for name, row in report.rows.items():
+    for row in report.rows.values():
         for note in row.reading.notes:
             text = (note.what, note.why + _from(note.issue))
             said.setdefault(text, []).append(row.reading.engine)
-            if note.counts or name in report.at_odds:
+            if note.counts:
                 marked.add(text)
     for (what, why), engines in said.items():
         lines += [f"{'*' if (what, why) in marked else '-'} {joined(engines)}: {what};", f"    {why}"]
@@ -162,19 +194,35 @@ def disagreements(report: Report) -> list[str]:
 
 
 def verdict(report: Report) -> str:
+    """Which engines depart from the checkpoint and in what, what the others agree on, and what was not compared."""
     if not report.rotates:
-        return "Nothing rotates here: there are no frequencies for engines to differ in."
-    if report.at_odds:
-        return f"{_listed(report, report.at_odds)} would not compute what the checkpoint says."
-    several = len(report.loading)
-    if not several:
+        return "Nothing rotates here: there are no frequencies to compare, and nothing else was compared."
+    if not report.loading:
         return "None of the engines loads it."
-    who = {1: _listed(report, report.loading), 2: "Both engines"}.get(several, f"All {_words(several)} engines")
-    said = f"{who}{' that load it' * (1 < several < len(report.counted))} agree{'s' * (several == 1)}."
+    told = [
+        f"{report.rows[name].reading.engine}{' departs from the checkpoint' * (place == 0)} in "
+        f"{joined(list(report.rows[name].departs))}"
+        for place, name in enumerate(report.at_odds)
+    ]
+    agreeing = tuple(name for name in report.loading if name not in report.at_odds)
+    if agreeing:
+        alone = len(agreeing) == 1
+        told.append(f"{_who(report, agreeing)} agree{'s' * alone} on {joined(list(report.compared))}")
+    said = [("; " if agreeing else ", ").join([", ".join(told[:-1]), told[-1]] if told[1:] else told) + "."]
+    for aspect, names in report.unknown.items():
+        said.append(f"Not compared: {aspect} in {_listed(report, names)}.")
     paper = report.rows.get("paper")
-    if paper is not None and not paper.agrees:
-        said += f" The {paper.reading.engine.removesuffix(', paper')}'s formula differs from what everybody ships."
-    return said
+    if paper is not None and not paper.agrees and not report.at_odds:
+        said.append(f"The {paper.reading.engine.removesuffix(', paper')}'s formula differs from what everybody ships.")
+    return " ".join(said)
+
+
+def _who(report: Report, agreeing: tuple[str, ...]) -> str:
+    several = len(agreeing)
+    if several == 1 or report.at_odds:
+        return _listed(report, agreeing)
+    counted = "Both engines" if several == 2 else f"All {_words(several)} engines"
+    return counted + " that load it" * (several < len(report.counted))
 
 
 def _listed(report: Report, names: tuple[str, ...]) -> str:

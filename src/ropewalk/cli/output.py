@@ -101,8 +101,9 @@ def write_json(data: Any) -> None:
     typer.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Aligned columns. Those at the end that a terminal has no room for go below their row, indented."""
+def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, records: bool = False) -> None:
+    """Aligned columns. Those at the end that a terminal has no room for go below their row, indented; with `records`
+    such a table is written row by row instead, each value beside its heading."""
     from rich.console import Console
     from rich.text import Text
 
@@ -111,6 +112,10 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     ends = list(accumulate(len(GAP) + width for width in widths))
     fit = [end for end in ends if end - len(GAP) <= console.width] if console.is_terminal else ends
     beside = max(len(fit), 1)
+    if records and beside < len(headings):
+        for line in _records(headings, rows, console.width):
+            console.print(Text(line), soft_wrap=True)
+        return
     for row in [headings, *rows]:
         line = GAP.join(f"{cell:{width}}" for cell, width in zip(row[:beside], widths, strict=False)).rstrip()
         bold = row is headings and not console.no_color
@@ -118,3 +123,20 @@ def write_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for cell in () if row is headings else (cell for cell in row[beside:] if cell != "-"):
             for part in textwrap.wrap(cell, max(console.width - 4, 20), break_on_hyphens=False):
                 console.print(Text(f"    {part}"), soft_wrap=True)
+
+
+def _records(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    wide = max(map(len, headings[1:]))
+    lines = []
+    for first, *cells in rows:
+        lines.append(first)
+        for heading, cell in zip(headings[1:], cells, strict=True):
+            label = f"    {heading:{wide}}{GAP}"
+            lines += textwrap.wrap(
+                cell,
+                max(width, len(label) + 12),
+                initial_indent=label,
+                subsequent_indent=" " * len(label),
+                break_on_hyphens=False,
+            )
+    return lines

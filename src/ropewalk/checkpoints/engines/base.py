@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.checkpoints.engines.besides import FREQUENCIES, Besides
 from ropewalk.scaling import YaRN
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class Disagreement:
     """What in its code or in the checkpoint's keys makes it so."""
     issue: str = ""
     """Where this is described in public."""
+    about: str = FREQUENCIES
+    """Which of the things that are compared it is about."""
     counts: bool = True
     """Whether a number that reaches the scores differs from the plan; else it is worth knowing and no more."""
 
@@ -59,6 +62,10 @@ class Reading:
     ignored: tuple[str, ...] = ()
     """Keys of the checkpoint that this engine does not read and that would change a number."""
     notes: tuple[Disagreement, ...] = ()
+    besides: Besides | None = None
+    """Windows and the like; None where it has no say in them."""
+    unknown: tuple[str, ...] = ()
+    """What the checkpoint has and this engine's rule is not known for, so that it was not compared."""
     refusal: str | None = None
     """Why it does not load such a checkpoint at all."""
 
@@ -74,9 +81,11 @@ class Draft:
     notes: dict[Disagreement, None] = field(default_factory=dict)
     ignored: dict[str, None] = field(default_factory=dict)
     layers: list[LayerReading] = field(default_factory=list)
+    besides: Besides | None = None
+    unknown: tuple[str, ...] = ()
 
-    def note(self, what: str, why: str, issue: str = "", *, counts: bool = True) -> None:
-        self.notes.setdefault(Disagreement(what=what, why=why, issue=issue, counts=counts))
+    def note(self, what: str, why: str, issue: str = "", *, about: str = FREQUENCIES, counts: bool = True) -> None:
+        self.notes.setdefault(Disagreement(what=what, why=why, issue=issue, about=about, counts=counts))
 
     def whole(self, subject: Subject, why: str, issue: str) -> LayerReading:
         """The engine rotates the whole head where the checkpoint says a part of it."""
@@ -98,6 +107,8 @@ class Draft:
             length=length,
             ignored=tuple(self.ignored),
             notes=tuple(self.notes),
+            besides=self.besides,
+            unknown=self.unknown,
         )
 
 

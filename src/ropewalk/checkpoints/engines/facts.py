@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.architectures import PARTS
+from ropewalk.checkpoints.architectures import PARTS, find
 from ropewalk.checkpoints.engines.base import LayerReading
+from ropewalk.checkpoints.engines.besides import Besides, of_layers
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.plan import LayerPlan
 from ropewalk.scaling import Dynamic, LongRoPE, Scaling, ladder
@@ -111,6 +112,14 @@ class Facts:
                 return found
         plan = self.resolved.plan
         return plan.extended or plan.trained
+
+    def besides(self) -> Besides:
+        """As the checkpoint states it."""
+        known = find(self.resolved.model_type)
+        plans = self.resolved.plans.values()
+        longest = max((length for length in (self.longest, *(plan.extended for plan in plans)) if length), default=None)
+        layers = (layer for plan in plans for layer in plan.layers)
+        return of_layers(layers, longest, linear=known is not None and known.pattern == "linear")
 
     def subjects(self) -> Iterable[Subject]:
         """Each different set of rotating layers."""

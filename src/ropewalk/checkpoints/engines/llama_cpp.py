@@ -10,6 +10,7 @@ engine makes of it.
     llama3     divisors baked into the tensor rope_freqs, by the converters of Llama's relatives and EXAONE
     longrope   both lists, for Phi-3 (with the gain) and MiniCPM (without); chosen by the context size
     dynamic    dropped; proportional  baked in for Gemma 4, without the factor
+    windows    engines/llama_cpp_besides.py
 Angles are float32, each frequency the one before times base ** (-2 / D).
 """
 
@@ -18,7 +19,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close, gain, yarn_of
+from ropewalk.checkpoints.engines.besides import GAINS
 from ropewalk.checkpoints.engines.facts import Facts, Subject, known
+from ropewalk.checkpoints.engines.llama_cpp_besides import besides
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.scaling import Dynamic, Llama3, LongRoPE, Proportional, YaRN
 
@@ -36,26 +39,20 @@ def read(resolved: Resolved) -> Reading:
     if not facts.gguf and facts.architecture not in names["architectures"]:
         named = facts.architecture or facts.model_type
         return Reading(engine=ENGINE, version=VERSION, refusal=f"its converter has no {named}")
+    if resolved.model_type == "ministral3" and not facts.gguf and not _all_yarn(facts):
+        return Reading(engine=ENGINE, version=VERSION, refusal="its converter takes Ministral 3 with YaRN alone")
     draft, switch = Draft(), "static"
+    draft.besides = besides(facts, facts.besides(), draft)
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if isinstance(scaling, LongRoPE) and scaling.short != scaling.long:
             switch = "at start, by the context size"
         draft.layers.append(_gguf(facts, subject, draft) if facts.gguf else _converted(facts, subject, draft, names))
-    if resolved.model_type == "smollm3" and not facts.gguf:
-        _every_fourth(resolved, draft)
     return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
 
 
-def _every_fourth(resolved: Resolved, draft: Draft) -> None:
-    still = [number for number, layer in enumerate(resolved.plan.layers) if layer.base is None]
-    if still != list(range(3, len(resolved.plan.layers), 4)):
-        draft.ignore("no_rope_layers")
-        draft.note(
-            "leaves every fourth layer without rotation, whatever no_rope_layers says",
-            "its SmolLM3 has that step built in, and the converter writes no other",
-            "transformers#43756 (what the key means)",
-        )
+def _all_yarn(facts: Facts) -> bool:
+    return all(isinstance(subject.layer.scaling, YaRN) for subject in facts.subjects())
 
 
 def _converted(facts: Facts, subject: Subject, draft: Draft, names: dict[str, list[str]]) -> LayerReading:
@@ -110,7 +107,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft, *, mla: b
         draft.note(
             "rounds the ends of YaRN's ramp, though truncate is false",
             "ggml_rope_yarn_corr_dims always takes floor and ceil, and GGUF has no key for it",
-            "vllm#27722 (the same rounding there, since mended)",
+            "vllm#27722 (the same rounding there, since fixed)",
         )
     if facts.resolved.model_type not in READS_BETAS and (scaling.beta_fast, scaling.beta_slow) != (32.0, 1.0):
         used = yarn_of(used, beta_fast=32.0, beta_slow=1.0)
@@ -128,6 +125,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft, *, mla: b
             f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
             f"with YaRN on, the gain is computed from the factor, and {key} is not read",
             "llama.cpp#17945",
+            about=GAINS,
         )
     if not close(on_scores, scaling.logit_gain):
         draft.ignore("mscale_all_dim")
@@ -135,6 +133,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft, *, mla: b
             f"multiplies scores by {on_scores:.4f} instead of {scaling.logit_gain:.4f}",
             "its DeepSeek graph takes mscale for 1, or for mscale_all_dim where that is not 1",
             "llama.cpp#17945, llama.cpp#7118",
+            about=GAINS,
         )
     return subject.numbers_of(used, rotary_gain=rotary, logit_gain=on_scores)
 
@@ -166,6 +165,7 @@ def _longrope(
         draft.note(
             f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
             "the converter takes max_position_embeddings / original_max_position_embeddings, or none (MiniCPM)",
+            about=GAINS,
         )
     return _by_context(subject, used, draft, longest, scaling.trained, rotary)
 
@@ -176,10 +176,10 @@ def _by_context(
     at = subject.numbers_of(used)
     always_long = longest > trained
     draft.note(
-        f"uses LongRoPE's {'long' if always_long else 'short'} list for all texts, the short one up to -c {trained}",
+        f"uses LongRoPE's {'long' if always_long else 'short'} list for every text, the short one up to -c {trained}",
         "the list is chosen by the context size, whose default is the longest the file states",
         "llama.cpp#24875, llama.cpp#8995",
-        counts=False,
+        counts=always_long,
     )
     return subject.numbers_of(used, frequencies=at.stretched if always_long else at.frequencies, rotary_gain=rotary)
 
@@ -197,6 +197,7 @@ def _gguf(facts: Facts, subject: Subject, draft: Draft) -> LayerReading:
                 f"multiplies cos and sin by {rotary:.4f} instead of {subject.layer.rotary_gain:.4f}",
                 "with YaRN on, the gain is computed from the factor, and yarn_attn_factor is overwritten",
                 "llama.cpp#17945",
+                about=GAINS,
             )
         return replace(found, rotary_gain=rotary)
     if isinstance(scaling, LongRoPE) and scaling.short != scaling.long:

@@ -1,14 +1,19 @@
-"""transformers 4, read in 4.57.1: modeling_rope_utils.py, models/*/configuration_*.py.
+"""transformers 4, read in 4.57.1 and run: modeling_rope_utils.py, models/*.
 
 It knows `rope_theta`, `rope_scaling` and `partial_rotary_factor` at the top of the config, and has never heard of
-`rope_parameters`: a checkpoint that has only those gets the config class's own theta and no scaling. The formulas are
-those of transformers 5, except that LongRoPE takes its trained length and its factor from the top of the config alone.
+`rope_parameters`: what stands only there, or a theta that stands only inside rope_scaling, is lost, and the config
+class's own theta and no scaling stand in. So the rule is to read the config once more as this version sees it. The
+formulas are those of transformers 5, except that LongRoPE takes its trained length and its factor from the top of the
+config alone. Windows and layers without rotation are the plan's, but for Qwen2-MoE's.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ropewalk.checkpoints.architectures import find
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close
+from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, WINDOWS, Besides
 from ropewalk.checkpoints.engines.facts import Facts, Subject, known
 from ropewalk.checkpoints.engines.transformers5 import (
     GROWING,
@@ -19,13 +24,12 @@ from ropewalk.checkpoints.engines.transformers5 import (
     stateful,
     yarn,
 )
+from ropewalk.checkpoints.resolve_hf import resolve
 from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.plan import LayerPlan
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 4", "4.57.1"
-
-LOCAL_BASE = 10_000.0
-"""Of sliding layers, in the config classes that give them a base of their own (Gemma 3, ModernBERT)."""
 
 
 def read(resolved: Resolved) -> Reading:
@@ -34,14 +38,17 @@ def read(resolved: Resolved) -> Reading:
         return read_gguf(facts, ENGINE, VERSION, "transformers4")
     if (unknown := facts.unknown_to("transformers4")) is not None:
         return Reading(engine=ENGINE, version=VERSION, refusal=f"no model type {unknown!r} without remote code")
-    if refusal := _refusal(facts):
+    besides = facts.besides()
+    if refusal := _refusal(facts, besides):
         return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     draft, switch = Draft(), "static"
-    for subject in facts.subjects():
+    draft.besides = _besides(resolved, besides, draft)
+    subjects = list(facts.subjects())
+    seen = _seen(facts) if subjects else resolved
+    for stated in subjects:
+        subject = _lost(stated, seen.plans[stated.side].layers[stated.numbers[0]], draft)
         scaling = subject.layer.scaling
-        if _unread(facts):
-            draft.layers.append(_default(facts, subject, draft))
-        elif scaling is None and subject.partial and not rotates_part(resolved, "transformers4"):
+        if scaling is None and subject.partial and not rotates_part(resolved, "transformers4"):
             why = f"its {resolved.model_type} does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652, transformers#48241")
         elif isinstance(scaling, YaRN):
@@ -59,12 +66,55 @@ def read(resolved: Resolved) -> Reading:
     return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
 
 
-def _unread(facts: Facts) -> bool:
-    """Whether the positions stand only where version 4 does not look."""
-    return bool(facts.new) and not facts.old and not any(key in facts.text for key in ("rope_theta", "rotary_emb_base"))
+def _seen(facts: Facts) -> Resolved:
+    """The checkpoint as version 4 reads it: without rope_parameters, with the config class's own theta."""
+    text = {key: value for key, value in facts.text.items() if key != "rope_parameters"}
+    if facts.old:
+        inside = ("rope_theta", "partial_rotary_factor")
+        text["rope_scaling"] = {key: value for key, value in facts.old.items() if key not in inside}
+    architecture = find(facts.resolved.model_type)
+    key = None if architecture is None else architecture.theta_key
+    if key in ("rope_theta", "rotary_emb_base") and text.get(key) is None:
+        types = known("transformers4")["types"]
+        text[key] = types.get(facts.resolved.model_type) or types.get(facts.model_type) or 10_000.0
+    config = facts.resolved.config
+    return resolve(text if facts.text is config else {**config, "text_config": text}, where=facts.resolved.where)
 
 
-def _refusal(facts: Facts) -> str | None:
+def _lost(stated: Subject, layer: LayerPlan, draft: Draft) -> Subject:
+    """The subject as version 4 sees it, with a note of what it does not."""
+    base, other, scaling = stated.layer.base, layer.base, stated.layer.scaling
+    assert base is not None
+    assert other is not None
+    lost = [] if close(other, base) else [f"theta {other:,.10g} instead of {base:,.10g}"]
+    lost += [f"no {scaling.kind}"] if scaling is not None and layer.scaling is None else []
+    if layer.rotary_width != stated.layer.rotary_width:
+        lost.append(f"{layer.rotary_width} rotated features instead of {stated.layer.rotary_width}")
+    if lost:
+        draft.ignore("rope_parameters")
+        draft.note(
+            f"takes {' and '.join(lost)}",
+            "version 4 reads rope_theta and rope_scaling at the top of the config, not rope_parameters; write both",
+            "vllm#44158",
+        )
+    return replace(stated, layer=layer)
+
+
+def _besides(resolved: Resolved, besides: Besides, draft: Draft) -> Besides:
+    if resolved.model_type != "qwen2_moe" or not any(besides.windows) or all(besides.windows):
+        return besides
+    window = next(one for one in besides.windows if one)
+    draft.note(
+        f"sees {window:,} tokens in every layer, also where the checkpoint has no window",
+        "its Qwen2-MoE makes one mask for all layers",
+        about=WINDOWS,
+    )
+    return replace(besides, windows=(window,) * len(besides.windows))
+
+
+def _refusal(facts: Facts, besides: Besides) -> str | None:
+    if SECTIONS in besides.present() and "mrope_section" not in facts.old:
+        return "its attention reads rope_scaling.mrope_section, which is not there"
     if not facts.old:
         return None
     kind = facts.old.get("rope_type", facts.old.get("type"))
@@ -78,34 +128,6 @@ def _refusal(facts: Facts) -> str | None:
     elif kind == "longrope" and _top(facts) is None and facts.old.get("factor") is None:
         return "LongRoPE without original_max_position_embeddings at the top of the config needs a factor"
     return None
-
-
-def _default(facts: Facts, subject: Subject, draft: Draft) -> LayerReading:
-    types = known("transformers4")["types"]
-    local = any(name == "base" and "local" in source for name, source in subject.layer.sources)
-    sliding = facts.nested and subject.block is not facts.new.get("full_attention")
-    theta = types.get(facts.resolved.model_type) or types.get(facts.model_type) or 10_000.0
-    if (local or sliding) and facts.resolved.model_type in ("gemma3_text", "gemma3n_text", "modernbert"):
-        theta = LOCAL_BASE
-    base, scaling = subject.layer.base, subject.layer.scaling
-    assert base is not None
-    lost = [] if close(theta, base) else [f"theta {theta:,.10g} instead of {base:,.10g}"]
-    lost += [] if scaling is None else [f"no {scaling.kind}"]
-    width = subject.layer.rotary_width
-    if subject.partial == "partial_rotary_factor" and "partial_rotary_factor" not in facts.text:
-        known_type = find(facts.resolved.model_type)
-        fraction = known_type.defaults.get("partial_rotary_factor", 1.0) if known_type else 1.0
-        width = int((subject.layer.head_width or 0) * fraction)
-        if width != subject.layer.rotary_width:
-            lost.append(f"{width} rotated features instead of {subject.layer.rotary_width}")
-    if lost:
-        draft.ignore("rope_parameters")
-        draft.note(
-            f"takes {' and '.join(lost)}",
-            "version 4 does not read rope_parameters; write rope_theta and rope_scaling beside them",
-            "vllm#44158",
-        )
-    return subject.numbers_of(None, base=theta, width=width)
 
 
 def _top(facts: Facts) -> int | None:
@@ -140,5 +162,6 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -
         draft.note(
             f"multiplies cos and sin by {used.rotary_gain:.4f}",
             "the factor is max_position_embeddings / original_max_position_embeddings, whatever `factor` says",
+            about=GAINS,
         )
     return found

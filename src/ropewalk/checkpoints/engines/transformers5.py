@@ -2,7 +2,10 @@
 
 Frequencies are float32; cos and sin are multiplied by `attention_factor`. Length-dependent scalings are decided in
 every forward pass: `longrope` by the largest position of the call, `dynamic` by the longest text seen so far, which
-falls back only on a text shorter than max_position_embeddings. Keys cached before such a change keep their rotation.
+falls back only on a text shorter than max_position_embeddings. Keys cached before such a change keep their rotation;
+generate() throws the cache away where Phi-3's list changes, as Phi-3's own code does.
+
+The plan was read from its code, so windows, layers without rotation, temperatures and sections are the plan's.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import math
 
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, gain, yarn_of
+from ropewalk.checkpoints.engines.besides import GAINS
 from ropewalk.checkpoints.engines.facts import Facts, Subject, known
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
@@ -21,6 +25,9 @@ GGUF_NAMES = {"gpt-oss": "gpt_oss", "minimax-m2": "minimax_m2", "qwen2moe": "qwe
 GGUF_BESIDES = ("lfm2", "qwen35", "qwen35moe")
 """GGUF architectures read by a newer path (integrations/gguf), which takes rope.freq_base too."""
 
+DROPS_CACHE = ("phi3", "phimoe", "phi4_multimodal")
+"""Models whose generate() starts the cache anew where LongRoPE's list changes."""
+
 PER_CALL = "in every call, by its largest position"
 GROWING = "by the longest text seen so far"
 
@@ -31,7 +38,7 @@ def read(resolved: Resolved) -> Reading:
         return read_gguf(facts, ENGINE, VERSION, "transformers5")
     if (unknown := facts.unknown_to("transformers5")) is not None:
         return Reading(engine=ENGINE, version=VERSION, refusal=f"no model type {unknown!r} without remote code")
-    draft, switch = Draft(), "static"
+    draft, switch = Draft(besides=facts.besides()), "static"
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
@@ -73,7 +80,7 @@ def yarn(
         draft.note(
             "rounds the ends of YaRN's ramp, though truncate is false",
             "it looks for truncate beside the layer types, not among the parameters of the layer type",
-            "transformers#45887 (the same slip, mended for another key)",
+            "transformers#45887 (the same slip, fixed for another key)",
         )
     on_score = 1.0
     if scaling.mscale_all_dim and facts.resolved.model_type in known(engine)["gain_on_scores"]:
@@ -84,6 +91,7 @@ def yarn(
             "leaves out YaRN's gain on the scores",
             f"its {facts.resolved.model_type} attention does not apply mscale_all_dim",
             "transformers#47435",
+            about=GAINS,
         )
     found = subject.numbers_of(used, logit_gain=on_score)
     if scaling.dialect == "deepseek" and not math.isclose(found.rotary_gain, scaling.rotary_gain, rel_tol=1e-6):
@@ -91,17 +99,23 @@ def yarn(
             f"multiplies cos and sin by {found.rotary_gain:.4f}",
             "without both mscale keys it takes 0.1 ln s + 1; DeepSeek's own rule takes the ratio with defaults 1 and 0",
             "vllm#56446",
+            about=GAINS,
         )
     return found
 
 
 def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
+    """The list of the length, as the checkpoint's authors have it; `scaling` is what this version takes it for."""
+    starts_anew = facts.resolved.model_type in DROPS_CACHE
     draft.note(
         f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
-        "keys cached before the switch keep the short list's rotation; generate() throws Phi-3's cache away there",
+        "as Phi-3's own code does; generate() throws the cache away at the switch, a loop of your own must do so itself"
+        if starts_anew
+        else "keys cached before the switch keep the short list's rotation",
         "transformers#33129",
+        counts=not starts_anew,
     )
-    found = subject.planned()
+    found = subject.numbers_of(scaling)
     if facts.model_type == "phimoe":
         draft.note(
             "never uses the long list",
@@ -121,7 +135,8 @@ def stateful(subject: Subject, scaling: Dynamic, draft: Draft) -> None:
 
 def read_gguf(facts: Facts, engine: str, version: str, names: str) -> Reading:
     """Of a GGUF file it reads rope.freq_base, and context_length; no rope.scaling key but gpt-oss's, no rope_freqs."""
-    draft = Draft()
+    besides = facts.besides()
+    draft = Draft(besides=besides, unknown=besides.present())
     named, listed = GGUF_NAMES.get(facts.arch, facts.arch), known(names)["gguf_base"]
     if not {named, facts.arch} & {*listed, *(GGUF_BESIDES if engine == ENGINE else ())}:
         why = f"it reads no rope.freq_base from GGUF architecture {facts.arch!r}"

@@ -3,19 +3,36 @@
 It reads configs with transformers' classes, then builds tables of its own. YaRN follows transformers by then
 (before vllm#56446, `attention_factor` and the mscale keys were dropped: vllm#48351). All is decided at start:
 LongRoPE's list by max_model_len, whose default is then the trained length; dynamic NTK for the table's own length.
+An architecture that its registry gives to the "transformers" module runs transformers' modelling code.
+
+Windows: models/*.py and engine/arg_utils.py. A model that passes none gets sliding_window in all layers where
+layer_types is absent or all sliding, and none where it is mixed.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close, gain, yarn_of
+from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, TEMPERATURE, WINDOWS, Besides
 from ropewalk.checkpoints.engines.facts import Facts, Subject, known
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, LongRoPE, Proportional, YaRN
 
 ENGINE, VERSION = "vLLM", "0.32.0"
+
+ONE_KIND = ("qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text")
+"""Model types whose layers must all slide, or none."""
+WINDOWED = frozenset(
+    {
+        *("cohere2", "exaone4", "exaone_moe", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "gpt_oss"),
+        *("llama4_text", "ministral3", "mistral", "mixtral", "modernbert", "phi3", "phimoe", "qwen2_moe", "qwen3_moe"),
+        *ONE_KIND,
+    }
+)
+"""Model types whose windows were read in its own code."""
 
 
 def read(resolved: Resolved) -> Reading:
@@ -26,10 +43,14 @@ def read(resolved: Resolved) -> Reading:
         return Reading(
             engine=ENGINE, version=VERSION, refusal=f"no architecture {facts.architecture or facts.model_type!r}"
         )
-    draft = Draft()
     if facts.architecture not in known("vllm"):
         return _through_transformers(resolved, facts)
-    switch = "static"
+    besides = facts.besides()
+    if resolved.model_type in ONE_KIND and any(besides.windows) and not all(besides.windows):
+        why = "its Qwen2 and Qwen3 take a window in all layers or in none (max_window_layers)"
+        return Reading(engine=ENGINE, version=VERSION, refusal=why)
+    draft, switch = Draft(), "static"
+    draft.besides = _besides(facts, besides, draft)
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if isinstance(scaling, YaRN):
@@ -65,8 +86,81 @@ def _through_transformers(resolved: Resolved, facts: Facts) -> Reading:
         length=_length(facts),
         ignored=found.ignored,
         notes=found.notes,
+        besides=found.besides,
+        # ModernBERT's window is half of what is stated and reaches both ways: not read how this path passes it on.
+        unknown=(WINDOWS,) if resolved.model_type == "modernbert" else found.unknown,
         refusal=found.refusal,
     )
+
+
+def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
+    model_type = facts.resolved.model_type
+    if any(besides.windows) and model_type not in WINDOWED:
+        draft.unknown = (*draft.unknown, WINDOWS)
+    if model_type == "cohere2" and any(besides.windows):
+        wider = tuple(window and window + 1 for window in besides.windows)
+        draft.note(
+            f"sees {max(filter(None, wider)):,} tokens in sliding layers, one more than transformers",
+            "its Command R passes sliding_window + 1, which it says is how the model was trained",
+            about=WINDOWS,
+        )
+        besides = replace(besides, windows=wider)
+    elif model_type == "gpt_oss" and any(besides.windows):
+        window = next(filter(None, besides.windows))
+        fixed = tuple(None if number % 2 else window for number in range(len(besides.windows)))
+        if fixed != besides.windows:
+            draft.ignore("layer_types")
+            draft.note(
+                "has a window in every other layer, from the first, whatever layer_types says",
+                "its gpt-oss asks for the number of the layer",
+                about=WINDOWS,
+            )
+            besides = replace(besides, windows=fixed)
+    elif model_type == "qwen2_moe" and any(besides.windows) and not all(besides.windows):
+        draft.ignore("sliding_window")
+        draft.note(
+            "sees all tokens in every layer, without the windows of some",
+            "its Qwen2-MoE passes no window of a layer, and one for the model is taken where all layers have it",
+            about=WINDOWS,
+        )
+        besides = replace(besides, windows=besides.nothing)
+    if any(besides.temperature):
+        besides = _temperature(facts, besides, draft)
+    if any(besides.sections):
+        besides = _sections(facts, besides, draft)
+    return besides
+
+
+def _temperature(facts: Facts, besides: Besides, draft: Draft) -> Besides:
+    model_type = facts.resolved.model_type
+    if model_type == "ministral3":
+        draft.ignore("llama_4_scaling_beta")
+        draft.note(
+            "leaves out the temperature on the queries of far positions",
+            "its Mistral reads llama_4_scaling of Mistral's own params.json, and takes that file where it is there",
+            about=TEMPERATURE,
+        )
+        return replace(besides, temperature=besides.nothing)
+    if model_type != "llama4_text":
+        draft.unknown = (*draft.unknown, TEMPERATURE)
+    return besides
+
+
+def _sections(facts: Facts, besides: Besides, draft: Draft) -> Besides:
+    """Arranged as `mrope_interleaved` says, whose default is blocks; by plain RoPE's and YaRN's layers alone."""
+    subject = next(iter(facts.subjects()))
+    if subject.layer.scaling is not None and not isinstance(subject.layer.scaling, YaRN):
+        draft.unknown = (*draft.unknown, SECTIONS)
+        return besides
+    word = "interleaved" if subject.block.get("mrope_interleaved") is True else "blocks"
+    found = tuple(one and f"{one.rpartition(' ')[0]} {word}" for one in besides.sections)
+    if found != besides.sections:
+        draft.note(
+            f"arranges M-RoPE's sections as {word}; texts without images are not touched",
+            "it reads mrope_interleaved, which the model's code in transformers does not ask for",
+            about=SECTIONS,
+        )
+    return replace(besides, sections=found)
 
 
 def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
@@ -77,6 +171,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
             draft.note(
                 f"multiplies cos and sin by {used.rotary_gain:.4f} instead of {scaling.rotary_gain:.4f}",
                 "its gpt-oss passes factor, lengths, betas and truncate on, and no gain",
+                about=GAINS,
             )
         return subject.numbers_of(used)
     if scaling.dialect == "deepseek":
@@ -87,6 +182,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
             f"{gain(scaling.factor, 1.0):.4f}",
             "before vllm#56446 (September 2026) its YaRN did not read attention_factor and the mscale keys",
             "vllm#48351, vllm#46280",
+            about=GAINS,
             counts=False,
         )
     return subject.numbers_of(yarn_of(scaling, dialect="hf"))
@@ -105,6 +201,7 @@ def _deepseek(subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
                 f"multiplies cos and sin by {used.rotary_gain:.4f} and scores by {on_scores:.4f}",
                 "its DeepSeek layer reads the mscale keys; attention_factor 1 only turns the gain on scores off",
                 "vllm#48351",
+                about=GAINS,
             )
     if not scaling.truncate:
         draft.ignore("truncate")
@@ -127,12 +224,10 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -
     gains = [_number(subject.block.get(key)) or used.rotary_gain for key in ("short_mscale", "long_mscale")]
     served = _length(facts) or longest
     draft.note(
-        f"uses LongRoPE's {'long' if served > scaling.trained else 'short'} list for every text, "
-        f"the {'short' if served > scaling.trained else 'long'} one with --max-model-len "
-        f"{'up to' if served > scaling.trained else 'past'} {scaling.trained:,}",
-        "the list is chosen once, when the engine starts",
+        _by_length(served, scaling.trained),
+        "the list is chosen once, when the engine starts, so that no cached key has another list's rotation",
         "vllm#27414, vllm#27431",
-        counts=False,
+        counts=served > scaling.trained,
     )
     if not close(gains[0], scaling.rotary_gain):
         draft.ignore("attention_factor", "factor")
@@ -140,10 +235,20 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -
             f"multiplies cos and sin by {gains[0]:.4f} instead of {scaling.rotary_gain:.4f}",
             "the gain is that of max_position_embeddings / original_max_position_embeddings, or short_mscale",
             "vllm#27431",
+            about=GAINS,
         )
     at = subject.numbers_of(used)
     always = at.stretched if served > scaling.trained else at.frequencies
     return subject.numbers_of(used, frequencies=always, stretched=at.stretched, rotary_gain=gains[0])
+
+
+def _by_length(served: int, trained: int) -> str:
+    if served > trained:
+        return f"uses LongRoPE's long list for every text, short ones too; the short one with --max-model-len {trained}"
+    return (
+        f"ends at {trained:,} tokens unless told otherwise, and uses LongRoPE's short list; with --max-model-len past "
+        "that, the long list for every text, short ones too"
+    )
 
 
 def _dynamic(facts: Facts, subject: Subject, scaling: Dynamic, draft: Draft) -> LayerReading:
