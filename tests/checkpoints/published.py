@@ -1,8 +1,8 @@
 """Published configs, and the plans they are known to mean.
 
-published/NAME.json is a whole config.json as a public repository keeps it: published_sources.json says which, and what
-was cut. The others are blocks: sizes and positions as documented, without the rest; `resaved` completes them as
-transformers would. published/plans.txt is the plan of each, or why there is none.
+whole/NAME.json, and published/NAME.json where published_sources.json has the name, is a whole config.json as a public
+repository keeps it; the sources say which, and what was cut. The others are blocks: sizes and positions as documented,
+without the rest; `resaved` completes them as transformers would. plans.txt is the plan of each, or why there is none.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from typing import Any
 from ropewalk.checkpoints.resolve import Resolved
 from ropewalk.plan import LayerPlan
 
-FOLDER = Path(__file__).parent / "published"
+FOLDERS = [Path(__file__).parent / "published", Path(__file__).parent / "whole"]
 SOURCES = Path(__file__).parent / "published_sources.json"
 
 
 def names() -> list[str]:
-    return sorted(file.stem for file in FOLDER.glob("*.json"))
+    return sorted(file.stem for folder in FOLDERS for file in folder.glob("*.json"))
 
 
 def config(name: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads(path(name).read_text(encoding="utf-8"))
+
+
+def path(name: str) -> Path:
+    return next(file for folder in FOLDERS if (file := folder / f"{name}.json").exists())
 
 
 def sources() -> dict[str, dict[str, str]]:
@@ -43,7 +47,8 @@ def resaved(config: dict[str, Any]) -> dict[str, Any]:
 def plans() -> dict[str, str]:
     """The known plan of each, or `error:` and what the message must hold."""
     found: dict[str, list[str]] = {}
-    for line in (FOLDER / "plans.txt").read_text(encoding="utf-8").splitlines():
+    lines = [line for folder in FOLDERS for line in (folder / "plans.txt").read_text(encoding="utf-8").splitlines()]
+    for line in lines:
         if not line.startswith(" "):
             name = line
             found[name] = []

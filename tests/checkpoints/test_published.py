@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch
 from transformers import CONFIG_MAPPING
 
+from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve import resolve
 from tests.checkpoints import published
 
 PLANS = published.plans()
 SOURCES = published.sources()
-# transformers 5 no longer reads Phi-3's first name of longrope, and has none of the types that bring their own code.
+# transformers 5 reads neither Phi-3's first name of longrope nor LLaVA's first spelling; Gemma's window has a test.
 SAVED_AGAIN = [
     name
     for name in published.names()
     if not PLANS[name].startswith("error")
     and published.config(name)["model_type"] in CONFIG_MAPPING
-    and name != "phi-3-mini-128k-su"
+    and name not in ("phi-3-mini-128k-su", "llava-v1.5-7b", "embeddinggemma-300m")
 ]
 
 
@@ -44,3 +46,42 @@ def test_a_config_saved_again_by_transformers_has_the_same_plan(name: str) -> No
     again = published.resaved(config)
     assert len(again) > len(config) or name in SOURCES  # blocks become whole
     assert published.said(resolve(again, name=name)) == PLANS[name]
+
+
+def test_a_window_that_was_halved_when_it_was_saved() -> None:
+    """transformers 4.57 wrote 257 for the published 512 of the embedding Gemma; loading that makes it 129."""
+    config = published.config("embeddinggemma-300m")
+    assert config["sliding_window"] == 512 // 2 + 1
+    found = resolve(config)
+    made = CONFIG_MAPPING["gemma3_text"].from_dict(published.config("embeddinggemma-300m"))
+    assert found.plan.layers[0].window == made.sliding_window == 129
+    assert any("257 is odd" in note and "was it 512?" in note for note in found.notes)
+    assert not any("is odd" in note for note in resolve({**config, "sliding_window": 512}).notes)
+
+
+def test_the_gain_of_phimoe_is_the_one_it_states() -> None:
+    """transformers multiplies cos and sin by short_mscale and long_mscale, and never leaves the short list."""
+    from transformers.models.phimoe.modeling_phimoe import PhimoeRotaryEmbedding
+
+    config = published.config("phi-3.5-moe")
+    layer = resolve(config, arithmetic="float32").plan.for_length(4096).layers[0]
+    made = CONFIG_MAPPING["phimoe"].from_dict(published.config("phi-3.5-moe"))
+    cos, sin = PhimoeRotaryEmbedding(made)(torch.zeros(1), torch.tensor([[3000]]))
+    angles = 3000 * torch.tensor(layer.frequencies)
+    assert torch.equal(cos[0, 0, :64], angles.cos() * layer.rotary_gain)
+    assert torch.equal(sin[0, 0, :64], angles.sin() * layer.rotary_gain)
+    for broken in ({"long_mscale": 1.5}, {"short_mscale": None}):
+        with pytest.raises(BadInput, match="mscale"):
+            resolve({**config, "rope_scaling": {**config["rope_scaling"], **broken}})
+
+
+def test_keys_that_say_again_what_the_code_does() -> None:
+    """GPT-NeoX saved by transformers 4.45 has its fraction and base twice; Granite says that it rotates."""
+    pythia = published.config("pythia-6.9b")
+    for key, value in (("partial_rotary_factor", 0.5), ("rope_theta", 20_000)):
+        with pytest.raises(BadInput, match=key):
+            resolve({**pythia, key: value})
+    with pytest.raises(BadInput, match="the base is missing"):
+        resolve({key: value for key, value in pythia.items() if key != "rotary_emb_base"})
+    with pytest.raises(BadInput, match="position_embedding_type"):
+        resolve({**published.config("granite-5.0-230b"), "position_embedding_type": "nope"})

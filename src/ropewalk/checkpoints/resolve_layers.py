@@ -82,7 +82,14 @@ def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
     if known.pattern == "first" and width is not None:
         # Half of it on each side, and the token itself.
         return width // 2 + 1
-    return width // 2 + 1 if width is not None and sees_both_ways(keys) else width
+    if width is None or not sees_both_ways(keys):
+        return width
+    if width % 2:
+        notes.append(
+            f"{known.window_key} {width:,} is odd: transformers 4.56 and 4.57 saved half of the published one, and "
+            f"halve it again to {width // 2 + 1:,} here; was it {2 * (width - 1):,}?"
+        )
+    return width // 2 + 1
 
 
 def sees_both_ways(keys: Keys) -> bool:

@@ -62,6 +62,8 @@ def _rotation(
             f"attention_factor ({shown(values.get('attention_factor', 'absent'))})",
             "write attention_factor, the gain itself, and remove attn_factor",
         )
+    if keys.owner == "phimoe" and name == "longrope":
+        _phimoe(keys, values, sources, field, notes)
     extra = _extra(keys, known, values, field, notes)
     try:
         rope = from_hf(values, longest, dialect="deepseek" if known.gain_on_scores else "hf")
@@ -87,6 +89,25 @@ def _phi3(keys: Keys, values: Mapping[str, Any], name: str, notes: list[str]) ->
         notes.append("rope type yarn is longrope on phi3, as transformers reads it")
         return "longrope"
     return name
+
+
+def _phimoe(keys: Keys, values: dict[str, Any], sources: dict[str, str], field: str, notes: list[str]) -> None:
+    """PhiMoE gives the gain of short and of long texts itself; transformers reads nothing else for it."""
+    gains = {key: values.pop(key, None) for key in ("short_mscale", "long_mscale")}
+    for key, gain in gains.items():
+        if isinstance(gain, bool) or not isinstance(gain, int | float) or not 0 < gain <= 1e6:
+            raise keys.bad(f"{field}.{key}", f"{shown(gain)} is not a gain, and phimoe needs it", "add it, e.g. 1.24")
+    if gains["short_mscale"] != gains["long_mscale"]:
+        raise keys.bad(
+            f"{field}.long_mscale",
+            f"is {shown(gains['long_mscale'])}, and short_mscale {shown(gains['short_mscale'])}: one gain for short "
+            "and another for long texts is not supported",
+            "make them equal, or inspect with another tool",
+        )
+    if values.get("attention_factor") not in (None, gains["short_mscale"]):
+        notes.append(f"{field}.attention_factor means nothing here: phimoe reads short_mscale and long_mscale")
+    values["attention_factor"] = gains["short_mscale"]
+    sources["attention_factor"] = f"{place_of(keys, field)}.short_mscale"
 
 
 def _is_base(value: Any) -> bool:

@@ -119,6 +119,10 @@ def _complete(keys: Keys, known: Architecture, kind: str, part: Mapping[str, Any
     _top(keys, values, sources, "rope_theta", _theta_key(known, kind, part))
     if known.fraction_key is not None:
         _top(keys, values, sources, "partial_rotary_factor", known.fraction_key)
+    # transformers 4.45 wrote a value under its common name too, where the architecture has its own; it reads its own.
+    for field_, key in (("rope_theta", known.theta_key), ("partial_rotary_factor", known.fraction_key)):
+        if key not in (None, field_) and kind == FULL and values.get(field_) is not None:
+            _top(keys, values, sources, field_, field_)
     if values.get("original_max_position_embeddings") is not None or _scaled(keys, values):
         _top(keys, values, sources, "original_max_position_embeddings", "original_max_position_embeddings")
     else:
