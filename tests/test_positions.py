@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from ropewalk import positions
-from ropewalk.positions import FARTHEST, PAD
+from ropewalk.attention import Rule, attend
+from ropewalk.encodings.none import NoPE
+from ropewalk.positions import FARTHEST, PAD, Positions
+from tests.closeness import assert_close
 
 
 def test_plain() -> None:
@@ -93,4 +98,49 @@ def test_errors_say_the_value_and_the_limit(build, said: str) -> None:
 
 
 def test_plain_positions_stay_plain_on_another_device() -> None:
-    assert isinstance(positions.plain(4, batch=2).to("meta"), positions.Plain)
+    assert positions.plain(4, batch=2).to("meta").is_plain
+
+
+def edits() -> dict[str, Positions]:
+    """Plain positions of 8 tokens with two documents made of them, in every way people edit a tuple of tensors."""
+    halves = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1]])
+    written = positions.plain(8)
+    written.segment[:, 4:] = 1
+    with torch.inference_mode():
+        inferred = positions.plain(8)
+        inferred.segment[:, 4:] = 1
+    flipped = tree_map_only(Tensor, lambda x: x.flip(1), positions.plain(8))
+    moved = positions.plain(8)
+    moved.order.add_(torch.tensor([[0, 0, 0, 0, -9, -9, -9, -9]]))
+    return {
+        "replaced": positions.plain(8)._replace(segment=halves),
+        "made anew": Positions(*positions.plain(8)[:2], halves, *positions.plain(8)[3:]),
+        "written to": written,
+        "written to in inference mode": inferred,
+        "mapped": flipped,
+        "order written to": moved,
+    }
+
+
+@pytest.mark.parametrize("edit", edits())
+def test_of_edited_positions_nothing_is_known(edit: str) -> None:
+    at = edits()[edit]
+    assert not at.is_plain
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 8, 16) for _ in range(3))
+    signal = NoPE().at(at)
+    want = attend(q, k, v, signal, Rule(), backend="eager")
+    assert_close(edit, want, attend(q, k, v, signal, Rule()), 1e-6)
+    with torch.inference_mode():
+        assert_close(edit, want, attend(q, k, v, signal, Rule()), 1e-6)
+
+
+def test_rows_and_devices_keep_what_is_known() -> None:
+    at = positions.plain(4, batch=3)
+    assert at.is_plain
+    assert at.rows(slice(1, 3)).is_plain
+    assert at.to("meta").is_plain
+    assert not at.take(slice(0, 2)).is_plain
+    assert not at.join(at).is_plain
+    with torch.inference_mode():
+        assert positions.plain(4).is_plain

@@ -8,6 +8,7 @@ share both and are kept apart by their segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ class Positions(NamedTuple):
     order: Tensor  # (B, L) int64: reading order, what causality and windows read
     segment: Tensor  # (B, L) int64: document number, PAD where there is no token
     limit: int
+    known: Known | None = None
 
     @property
     def shape(self) -> torch.Size:
@@ -42,7 +44,8 @@ class Positions(NamedTuple):
         return Positions(self.index[:, where], self.order[:, where], self.segment[:, where], self.limit)
 
     def rows(self, where: Tensor | slice) -> Positions:
-        return Positions(self.index[where], self.order[where], self.segment[where], self.limit)
+        some = Positions(self.index[where], self.order[where], self.segment[where], self.limit)
+        return some.know(plain=True) if self.is_plain else some
 
     def join(self, other: Positions) -> Positions:
         """Both, one after the other: cached keys and new ones."""
@@ -60,17 +63,67 @@ class Positions(NamedTuple):
         return Positions(index, order, segment, self.limit)
 
     def to(self, device: torch.device | str) -> Positions:
-        return Positions(self.index.to(device), self.order.to(device), self.segment.to(device), self.limit)
+        with _counting_writes():
+            moved = Positions(self.index.to(device), self.order.to(device), self.segment.to(device), self.limit)
+        return moved.know(plain=True) if self.is_plain else moved
+
+    def know(self, *, plain: bool = False, whole: Positions | None = None) -> Positions:
+        """The same positions, with what the host knows of them and no kernel has to find out. Whatever is taken out of
+        them, joined to them or edited is other tensors, of which nothing is known."""
+        return Positions(*self[:4], None if _uncounted(self) else Known(self, plain, whole))
+
+    @property
+    def is_plain(self) -> bool:
+        """Known to be one unpadded document in each sequence, in order: attention needs no mask for them."""
+        return self.known is not None and self.known.plain and self.known.speaks_of(self)
+
+    @property
+    def whole(self) -> Positions | None:
+        """The positions of all ranks, in the order their keys are gathered in, where these are known to be a part."""
+        return self.known.whole if self.known is not None and self.known.speaks_of(self) else None
 
 
-class Plain(Positions):
-    """Positions known on the host to be one unpadded document a row, in order: a compiler needs no mask for them.
-    Whatever is taken out of them or joined to them is no longer known to be so."""
+class Known:
+    """A fact about three tensors, which holds while they are the same tensors with nothing written to them.
 
-    __slots__ = ()
+    A plain class: were it a tuple, whatever maps a function over positions would look into it.
+    """
 
-    def to(self, device: torch.device | str) -> Plain:
-        return Plain(*super().to(device))
+    __slots__ = ("index", "order", "plain", "segment", "versions", "whole")
+
+    def __init__(self, at: Positions, plain: bool, whole: Positions | None) -> None:
+        self.index, self.order, self.segment = at.index, at.order, at.segment
+        self.plain, self.whole = plain, whole
+        self.versions = _versions(at)
+
+    def speaks_of(self, at: Positions) -> bool:
+        if self.index is not at.index or self.order is not at.order or self.segment is not at.segment:
+            return False
+        # A compiler cannot see earlier writes; there `assert_known` looks at the numbers.
+        return torch.compiler.is_compiling() or self.versions == _versions(at)
+
+
+def _versions(at: Positions) -> tuple[int, int, int] | None:
+    """How often each tensor has been written to."""
+    return None if torch.compiler.is_compiling() else (at.index._version, at.order._version, at.segment._version)
+
+
+def _uncounted(at: Positions) -> bool:
+    """Tensors made in inference mode do not count the writes to them, so nothing can be known of them."""
+    parts = (at.index, at.order, at.segment)
+    return not torch.compiler.is_compiling() and any(part.is_inference() for part in parts)
+
+
+def _counting_writes() -> AbstractContextManager[object]:
+    return nullcontext() if torch.compiler.is_compiling() else torch.inference_mode(False)
+
+
+def assert_known(at: Positions) -> None:
+    """In a compiled graph: stops the run where positions that were called plain have been written to since."""
+    if at.is_plain and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        one_document = (at.segment == at.segment[:, :1]) & (at.segment != PAD)
+        plain = one_document.all() & (at.order.diff(dim=1) > 0).all()
+        torch._assert_async(plain, "plain positions were edited in place; make new ones: at._replace(segment=...)")
 
 
 def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
@@ -95,8 +148,10 @@ def plain(
     length: int, *, batch: int = 1, start: int = 0, limit: int | None = None, device: torch.device | str | None = None
 ) -> Positions:
     """`length` tokens from position `start`, the same in every row."""
-    index = torch.arange(start, start + length, device=device).expand(batch, length)
-    return Plain(index, index, torch.zeros_like(index), check_limit(limit or start + length, start + length))
+    limit = check_limit(limit or start + length, start + length)
+    with _counting_writes():
+        index = torch.arange(start, start + length, device=device).expand(batch, length)
+        return Positions(index, index, torch.zeros_like(index), limit).know(plain=True)
 
 
 def padded(

@@ -278,7 +278,47 @@ def test_a_models_layers_are_edited_together(windows: tuple[int | None, ...]) ->
     read(1, 1)
     shared = shared.fork()
     read(2, 2)
-    if shared.layers[0].slots.layers > 1:
+    if windows.count(windows[0]) > 1:
         for edit in (lambda c: c.crop(1), lambda c: c.evict(x[:, :1, 0] > 9), lambda c: c.shift(encodings[0], 1)):
             with pytest.raises(ValueError, match="layers share these positions"):
                 edit(shared[0])
+
+
+def test_an_edit_that_one_layer_refuses_changes_none() -> None:
+    """A ring cannot take back ten keys; the layer that keeps all of them must not have done so either."""
+    rules = (Rule(), Rule(window=4))
+    layers = [LayerCache(1, 30, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=rule) for rule in rules]
+    cache = Cache(layers, "")
+    k, v = torch.randn(2, 1, KEY_HEADS, 20, HEAD_WIDTH)
+    for layer in layers:
+        layer.append(k, v, positions.plain(20, limit=LIMIT))
+    before = [(layer.next.clone(), layer.k.clone(), layer.slots.segment.clone()) for layer in layers]
+    with pytest.raises(ValueError, match="keeps a ring"):
+        cache.crop(10)
+    for layer, (following, keys, segment) in zip(layers, before, strict=True):
+        assert torch.equal(layer.next, following)
+        assert torch.equal(layer.k, keys)
+        assert torch.equal(layer.slots.segment, segment)
+
+
+class Spin(Encoding):
+    """A rotation as CONTRIBUTING.md describes one, without a word on how cached keys move."""
+
+    class Config(Encoding.Config):
+        kind: str = "spin"
+
+    def forward(self, at: Positions) -> Tensor:
+        return at.index[:, None, :, None] * 0.1
+
+    def rotate(self, x: Tensor, table: Tensor, role: str) -> Tensor:
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat([a * table.cos() - b * table.sin(), b * table.cos() + a * table.sin()], dim=-1)
+
+
+def test_keys_are_not_moved_by_an_encoding_that_does_not_say_how() -> None:
+    cache = LayerCache(1, 8, KEY_HEADS, HEAD_WIDTH, limit=LIMIT)
+    k, v = torch.randn(2, 1, KEY_HEADS, 5, HEAD_WIDTH)
+    cache.append(k, v, positions.plain(5, limit=LIMIT))
+    with pytest.raises(ValueError, match=r"override Spin\.move"):
+        cache.shift(Spin(), 10)
+    assert cache.next.tolist() == [5]

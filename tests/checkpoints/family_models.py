@@ -256,7 +256,7 @@ class Pair:
         return found
 
     def their_answer(self, tokens: Tensor, at: Positions, **rest: Any) -> Tensor:
-        seen = None if isinstance(at, positions.Plain) else (at.segment != PAD).long()
+        seen = None if at.is_plain else (at.segment != PAD).long()
         asked: dict[str, Any] = {"attention_mask": seen}
         if self.two_sided:
             asked |= {"input_ids": rest["source"], "decoder_input_ids": tokens, "decoder_attention_mask": seen}

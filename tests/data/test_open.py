@@ -11,7 +11,6 @@ import torch
 from ropewalk.data.batch import Batch
 from ropewalk.data.config import AnyData, PairsData, TaskData, TextData
 from ropewalk.data.open import Data, Stack, open_data
-from ropewalk.positions import Plain
 
 KINDS = ("decoder", "encoder", "document", "encoder-decoder", "task")
 
@@ -100,7 +99,7 @@ def test_sizes_and_limits(case: tuple[AnyData, Stack]) -> None:
 def test_rows_as_one_text_are_plain(text: Path) -> None:
     data = open_data(TextData(path=str(text), length=64, isolate=False), stack="decoder", seed=0)
     batch = data.batch("train", 0, rows=2)
-    assert isinstance(batch.at, Plain)
+    assert batch.at.is_plain
     assert batch.at.index[1].tolist() == list(range(64))
 
 

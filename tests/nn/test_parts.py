@@ -171,3 +171,15 @@ def test_fused_and_separate_weights_are_the_same_model() -> None:
     apart.load_state_dict({"q.weight": q, "k.weight": k, "v.weight": v, "out.weight": fused.out.weight})
     x, signal = torch.randn(2, 5, 16), NoPE().at(torch.arange(5))
     assert_close("fused", apart(x, signal, Rule()), fused(x, signal, Rule()), 1e-6)
+
+
+def test_queries_turn_by_their_own_positions_whether_weights_are_fused_or_not() -> None:
+    rope = RoPE(head_width=8)
+    fused = randomised(Attention(16, 2, fused=True))
+    apart = Attention(16, 2, fused=False)
+    for letter, part in zip("qkv", fused.qkv.weight.split(fused.sizes), strict=True):
+        getattr(apart, letter).weight.data.copy_(part)
+    apart.out.weight.data.copy_(fused.out.weight)
+    x = torch.randn(1, 6, 16)
+    signal = rope.at(torch.arange(100, 106), torch.arange(90, 96))
+    assert_close("fused", apart(x, signal, Rule(causal=False)), fused(x, signal, Rule(causal=False)), 1e-5)

@@ -117,7 +117,7 @@ class LayerCache:
     def evict(self, where: Tensor) -> None:
         """Drops the keys where this (B, C) mask over `read`'s slots, or over all slots, is True."""
         self._alone()
-        self._arrange(self.slots.evict(where))
+        self._arrange(self.slots.evict(self.slots.without(where)))
 
     def shift(self, encoding: Encoding, delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after by `delta` positions (an int, or (B,) one a row), turning them by
@@ -174,8 +174,9 @@ class Cache:
 
     def evict(self, where: Callable[[Positions], Tensor]) -> None:
         """Drops the keys where this function of their positions is True. Layers of other windows hold other keys."""
-        for slots in self._slots():
-            place = slots.evict(where(slots.read()))
+        left = [(slots, slots.without(where(slots.read()))) for slots in self._slots()]
+        for slots, segment in left:
+            place = slots.evict(segment)
             for layer in self.layers:
                 if layer.slots is slots:
                     layer._arrange(place)

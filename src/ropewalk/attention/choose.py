@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from ropewalk.attention import documents, eager, flex, sdpa, tiled
-from ropewalk.attention.rule import Held, Rule
+from ropewalk.attention.rule import Rule
 from ropewalk.attention.score import Keep, Score, precise
 from ropewalk.encodings import Signal
-from ropewalk.positions import Plain
 
 Backend = Literal["eager", "sdpa", "flex", "tiled"]
 DENSE_MASK = 64 * 2**20
@@ -109,6 +108,12 @@ def _score(
             f"{L} queries and {k.shape[2]} keys came with positions for {signal.q.shape[1]} and {signal.k.shape[1]}; "
             "use encoding.at(query positions, key positions)"
         )
+    B = len(q)
+    if len(k) != B or len(v) != B or signal.q.shape[0] not in (1, B) or signal.k.shape[0] not in (1, B):
+        raise ValueError(
+            f"a batch of {B} sequences of queries, {len(k)} of keys and {len(v)} of values came with positions for "
+            f"{signal.q.shape[0]} and {signal.k.shape[0]}; give positions for each sequence, or one row for all of them"
+        )
     if not rule.causal and not signal.encoding.claims.bidirectional:
         raise ValueError(
             f"{signal.encoding.config.kind} is defined for keys up to the query only: use Rule(causal=True), "
@@ -123,7 +128,7 @@ def _score(
 
 
 def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | None, strict: bool) -> Choice:
-    if backend is None and score.fusible and isinstance(score.signal.k, Held) and _plain(score):
+    if backend is None and score.fusible and score.signal.seen is not None and _plain(score):
         return SEES_ALL  # decoding: found at once, since every layer of every token asks
     if backend not in (None, "eager", "sdpa", "flex", "tiled"):
         raise ValueError(f"no backend {backend!r}: eager, sdpa, flex, tiled, or None to choose")
@@ -194,10 +199,11 @@ def _plain(score: Score) -> bool:
     Known, not guessed: it reads the numbers, so only where that costs no synchronisation, and never while tracing.
     """
     q, k, rule = score.signal.q, score.signal.k, score.rule
-    if rule.window is None and q is k and isinstance(q, Plain):
+    if rule.window is None and q is k and q.is_plain:
         return True
-    if isinstance(k, Held) and k.queries.shape[1] == 1:
-        return k.fits(q, rule) and k.all_seen
+    seen = score.signal.seen
+    if seen is not None and q.shape[1] == 1:
+        return seen.fits(q, k, rule) and seen.all_seen
     if torch.compiler.is_compiling() or q.order.device.type != "cpu" or rule.window is not None:
         return False
     one_document = bool((q.segment == k.segment[:, :1]).all() and (k.segment == k.segment[:, :1]).all())

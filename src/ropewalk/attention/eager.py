@@ -5,10 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.attention.score import Score, per_query_head, precise
+from ropewalk.attention.score import Score, no_autocast, per_query_head, precise
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    with no_autocast(q.device):
+        return _attend(q, k, v, score)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     H = q.shape[1]
     wide = precise(q.dtype)
     k, v = per_query_head(k, H).to(wide), per_query_head(v, H).to(wide)

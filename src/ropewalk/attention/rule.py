@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 from torch import Tensor
 
@@ -52,24 +51,18 @@ class Rule:
         return self.visible(q_order, k_order, q_segment, k_segment)
 
 
-class Held(Positions):
-    """Keys of a cache, and what the queries of one pass see of them: worked out once, for all layers of a rule."""
+class Seen:
+    """What the queries of one pass see of the keys of a cache: worked out once, for all layers of a rule."""
 
-    queries: Positions
-    rule: Rule
+    def __init__(self, queries: Positions, keys: Positions, rule: Rule) -> None:
+        self.queries, self.keys, self.rule = queries, keys, rule
 
-    @classmethod
-    def by(cls, queries: Positions, keys: Positions, rule: Rule) -> Self:
-        held = cls(*keys)
-        held.queries, held.rule = queries, rule
-        return held
-
-    def fits(self, queries: Positions, rule: Rule) -> bool:
-        return self.queries is queries and self.rule == rule
+    def fits(self, queries: Positions, keys: Positions, rule: Rule) -> bool:
+        return self.queries is queries and self.keys is keys and self.rule == rule
 
     @cached_property
     def mask(self) -> Tensor:
-        return self.rule.mask(self.queries, self)
+        return self.rule.mask(self.queries, self.keys)
 
     @cached_property
     def open(self) -> tuple[Tensor, Tensor]:
@@ -80,7 +73,7 @@ class Held(Positions):
     def all_seen(self) -> bool:
         """Of one token at a time: every key is visible, so no mask is needed. Not looked up where that would wait for
         a device."""
-        return self.queries.shape[1] == 1 and self.order.device.type == "cpu" and bool(self.mask.all())
+        return self.queries.shape[1] == 1 and self.keys.order.device.type == "cpu" and bool(self.mask.all())
 
 
 def opened(mask: Tensor) -> tuple[Tensor, Tensor]:

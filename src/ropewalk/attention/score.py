@@ -8,6 +8,7 @@ A query that sees nothing gives 0. Shapes: q (B, H, L, K), k (B, G, S, K), v (B,
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -57,7 +58,8 @@ class Score:
     def bias(self, heads: int, q: Positions, k: Positions) -> Tensor:
         """(B or 1, H, L, S) for these queries and keys, a part of the signal's or all of it."""
         q_index, k_index = q.index[:, None, :, None], k.index[:, None, None, :]
-        return self.signal.bias(self.head(heads, q.index.device), q_index, k_index)
+        with no_autocast(q.index.device):
+            return self.signal.bias(self.head(heads, q.index.device), q_index, k_index)
 
     def drop(self, weights: Tensor, rows: slice, q: Positions, k: Positions) -> Tensor:
         """The softmax's weights after dropout."""
@@ -74,6 +76,12 @@ class Score:
         if self.biased:
             logits = logits + self.bias(products.shape[1], q, k)
         return logits.masked_fill(~self.rule.mask(q, k), -torch.inf)
+
+
+def no_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Autocast would take float32 products of scores in bfloat16; attention chooses its own precision."""
+    # The meta device has no autocast.
+    return nullcontext() if device.type == "meta" else torch.autocast(device.type, enabled=False)
 
 
 def precise(dtype: torch.dtype) -> torch.dtype:

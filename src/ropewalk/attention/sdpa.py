@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ropewalk.attention import documents
-from ropewalk.attention.rule import Held, opened
+from ropewalk.attention.rule import opened
 from ropewalk.attention.score import Score, per_query_head, precise
 
 
@@ -34,11 +34,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
     shared = {"scale": score.scale, "enable_gqa": H != G and not folded}
     if plain and not score.biased:
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
-        causal = score.rule.causal and not (L == 1 and isinstance(signal.k, Held))
+        causal = score.rule.causal and not (L == 1 and signal.seen is not None)
         return _fused(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
-    keys = signal.k
-    shared_by_layers = isinstance(keys, Held) and keys.fits(signal.q, score.rule)
-    mask, sees = keys.open if shared_by_layers else opened(score.rule.mask(signal.q, keys))
+    seen = signal.seen
+    shared_by_layers = seen is not None and seen.fits(signal.q, signal.k, score.rule)
+    mask, sees = seen.open if shared_by_layers else opened(score.rule.mask(signal.q, signal.k))
     if score.biased:
         bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype))
         mask = bias.masked_fill(~mask, -torch.inf).to(q.dtype)

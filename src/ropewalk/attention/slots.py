@@ -11,8 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from ropewalk.attention.rule import Held, Rule
-from ropewalk.positions import PAD, Plain, Positions
+from ropewalk.attention.rule import Rule, Seen
+from ropewalk.positions import PAD, Positions
 
 Where = slice | tuple[Tensor, Tensor]
 """Slots to write: the same for every row, or (rows, slots)."""
@@ -56,6 +56,7 @@ class Slots:
         # Of the pass under way: its tokens, the keys they see, where they go, and how many old keys stand before them.
         self.queries: Positions | None = None
         self.keys: Positions | None = None
+        self.seen: Seen | None = None
         self.where: Where = slice(0)
         self.before: int | None = None
 
@@ -75,9 +76,9 @@ class Slots:
         # A ring may overwrite, with the last of these tokens, keys that the first of them still see.
         self.before = self.filled if self.ring and new > 1 else None
         joined = None if self.before is None else self.read().join(every)
-        self._write(every, full=isinstance(at, Plain))
-        keys = self.read() if joined is None else joined
-        self.queries, self.keys = at, keys if torch.compiler.is_compiling() else Held.by(at, keys, self.rule)
+        self._write(every, full=at.is_plain)
+        self.queries, self.keys = at, self.read() if joined is None else joined
+        self.seen = None if torch.compiler.is_compiling() else Seen(at, self.keys, self.rule)
         self.passes += 1
 
     def read(self) -> Positions:
@@ -89,13 +90,18 @@ class Slots:
         """(B,) the order of the token that comes next in each row, its largest and one more; 0 in an empty row."""
         return torch.where(self.segment == PAD, -1, self.order).amax(dim=1) + 1
 
-    def evict(self, gone: Tensor) -> Tensor:
-        """Drops the keys where this (B, slots) mask, over some slots or all, is True; returns the new order of slots:
-        those that are left, as they were written, from the first on."""
+    def without(self, gone: Tensor) -> Tensor:
+        """The segments of the slots without the keys where this (B, slots) mask, over some slots or all, is True; for
+        `evict`. Refuses what a ring could not answer for, and changes nothing."""
         where = torch.zeros_like(self.segment, dtype=torch.bool)
         where[:, : gone.shape[1]] = gone
         segment = self.segment.masked_fill(where, PAD)
         self._refuse_reaching_back(segment, self.order, self.lost)
+        return segment
+
+    def evict(self, segment: Tensor) -> Tensor:
+        """Keeps the keys that are left in these segments; returns the new order of slots: those that are left, as they
+        were written, from the first on."""
         self.segment = segment
         slots = torch.arange(self.capacity, device=self.order.device)
         # In a ring that has come round, the oldest key sits where the next would be written.

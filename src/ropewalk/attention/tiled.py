@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
 
-from ropewalk.attention.score import Score, precise
+from ropewalk.attention import eager
+from ropewalk.attention.score import Score, no_autocast, precise
 from ropewalk.encodings import Signal
 from ropewalk.phase import WITHOUT_FLOAT64
 from ropewalk.positions import Positions
@@ -36,6 +39,30 @@ class Tile(NamedTuple):
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    with no_autocast(q.device):
+        return _in_graph(q, k, v, score) if torch.compiler.is_compiling() else _attend(q, k, v, score)
+
+
+def _in_graph(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    """The reference a part of the queries at a time, each computed again in the backward pass: a graph cannot ask which
+    keys a tile sees. The number of parts is a power of two, so that few lengths need a graph of their own."""
+    (B, H, L, _), S = q.shape, k.shape[2]
+    parts = 1
+    while parts * 4 * TILE < B * H * L * S and parts < L:
+        parts *= 2
+    if parts == 1:
+        return eager.attend(q, k, v, score)
+    done = []
+    for part in range(parts):
+        some = slice(part * L // parts, (part + 1) * L // parts)
+        signal = score.signal
+        own = Signal(signal.encoding, signal.q.take(some), signal.k, signal.q_table, None)
+        run = partial(eager.attend, score=replace(score, signal=own))
+        done.append(checkpoint(run, q[:, :, some], k, v, use_reentrant=False))
+    return torch.cat(done, dim=2)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     # The leaves of the table that ask for a gradient enter the function as inputs of their own.
     leaves, shape = pytree.tree_flatten(score.signal.q_table)
     learned = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
@@ -77,40 +104,44 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads_out: Tensor) -> tuple[Tensor | None, ...]:
-        (grad_out,) = grads_out
-        q, k, v, sink, out, log_sum, *saved = ctx.saved_tensors
-        score, learned = _with_own_leaves(ctx.how, saved)
-        wide, G = precise(q.dtype), k.shape[1]
-        dq, dk, dv = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (q, k, v))
-        d_sink = None if sink is None else torch.zeros_like(sink, dtype=wide)
-        d_learned: list[Tensor | None] = [None] * len(learned)
-        for tile, q_at, k_at, seen in _tiles(q, k, score):
-            rows, queries, keys = tile
-            logits, bias, capped = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
-            total = log_sum[rows, :, queries]
-            weights = _exp(logits, total)
-            grad = grad_out[rows, :, queries].to(wide)
-            inner = (grad * out[rows, :, queries].to(wide)).sum(-1, keepdim=True)
-            dv[rows, :, keys] += _grouped(score.drop(weights, rows, q_at, k_at), G).mT @ _grouped(grad, G)
-            d_logits = _grouped(grad, G).matmul(v[rows, :, keys].to(wide).mT).view_as(weights)
-            d_logits = score.drop(d_logits, rows, q_at, k_at).sub_(inner).mul_(weights)
-            if d_sink is not None:
-                d_sink -= (torch.exp(sink.to(wide)[:, None, None] - total) * inner).nan_to_num(0.0).sum((0, 2, 3))
-            if bias is not None and bias.requires_grad:
-                grads = d_logits.sum_to_size(bias.shape).to(bias.dtype)
-                # A chain's table may also hold what only `embed` reads: such a leaf has no gradient here.
-                for number, part in enumerate(torch.autograd.grad(bias, learned, grads, allow_unused=True)):
-                    if part is not None:
-                        before = d_learned[number]
-                        d_learned[number] = part if before is None else before + part
-            if capped is not None and score.soft_cap is not None:
-                d_logits.mul_(1 - (capped / score.soft_cap) ** 2)
-            d_products = _grouped(d_logits.mul_(score.scale), G)
-            dq[rows, :, queries] = d_products.matmul(k[rows, :, keys].to(wide)).view(*weights.shape[:3], -1)
-            dk[rows, :, keys] += d_products.mT @ _grouped(q[rows, :, queries].to(wide), G)
-        sink_grad = None if sink is None or d_sink is None else d_sink.to(sink.dtype)
-        narrowed = [None if x is None else x.to(like.dtype) for x, like in zip(d_learned, saved, strict=True)]
-        return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), sink_grad, None, *narrowed
+        with no_autocast(grads_out[0].device):
+            return _backward(ctx, *grads_out)
+
+
+def _backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+    q, k, v, sink, out, log_sum, *saved = ctx.saved_tensors
+    score, learned = _with_own_leaves(ctx.how, saved)
+    wide, G = precise(q.dtype), k.shape[1]
+    dq, dk, dv = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (q, k, v))
+    d_sink = None if sink is None else torch.zeros_like(sink, dtype=wide)
+    d_learned: list[Tensor | None] = [None] * len(learned)
+    for tile, q_at, k_at, seen in _tiles(q, k, score):
+        rows, queries, keys = tile
+        logits, bias, capped = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
+        total = log_sum[rows, :, queries]
+        weights = _exp(logits, total)
+        grad = grad_out[rows, :, queries].to(wide)
+        inner = (grad * out[rows, :, queries].to(wide)).sum(-1, keepdim=True)
+        dv[rows, :, keys] += _grouped(score.drop(weights, rows, q_at, k_at), G).mT @ _grouped(grad, G)
+        d_logits = _grouped(grad, G).matmul(v[rows, :, keys].to(wide).mT).view_as(weights)
+        d_logits = score.drop(d_logits, rows, q_at, k_at).sub_(inner).mul_(weights)
+        if d_sink is not None:
+            d_sink -= (torch.exp(sink.to(wide)[:, None, None] - total) * inner).nan_to_num(0.0).sum((0, 2, 3))
+        if bias is not None and bias.requires_grad:
+            grads = d_logits.sum_to_size(bias.shape).to(bias.dtype)
+            # A chain's table may also hold what only `embed` reads: such a leaf has no gradient here.
+            for number, part in enumerate(torch.autograd.grad(bias, learned, grads, allow_unused=True)):
+                if part is not None:
+                    before = d_learned[number]
+                    d_learned[number] = part if before is None else before + part
+        if capped is not None and score.soft_cap is not None:
+            d_logits.mul_(1 - (capped / score.soft_cap) ** 2)
+        d_products = _grouped(d_logits.mul_(score.scale), G)
+        dq[rows, :, queries] = d_products.matmul(k[rows, :, keys].to(wide)).view(*weights.shape[:3], -1)
+        dk[rows, :, keys] += d_products.mT @ _grouped(q[rows, :, queries].to(wide), G)
+    sink_grad = None if sink is None or d_sink is None else d_sink.to(sink.dtype)
+    narrowed = [None if x is None else x.to(like.dtype) for x, like in zip(d_learned, saved, strict=True)]
+    return dq.to(q.dtype), dk.to(k.dtype), dv.to(v.dtype), sink_grad, None, *narrowed
 
 
 def _tiles(q: Tensor, k: Tensor, score: Score) -> Iterator[tuple[Tile, Positions, Positions, Tensor]]:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ropewalk.positions import PAD, Plain, Positions
+from ropewalk.positions import PAD, Positions
 
 IGNORE = -100
 """The target where nothing is asked."""
@@ -35,8 +35,8 @@ class Batch(NamedTuple):
     def take(self, rows: slice) -> Batch:
         """Some of the rows; what was known of the positions stays known."""
         source = None if self.source is None else self.source[rows]
-        source_at = None if self.source_at is None else _some(self.source_at, rows)
-        return Batch(self.tokens[rows], _some(self.at, rows), self.target[rows], self.sample[rows], source, source_at)
+        source_at = None if self.source_at is None else self.source_at.rows(rows)
+        return Batch(self.tokens[rows], self.at.rows(rows), self.target[rows], self.sample[rows], source, source_at)
 
     def silent(self, rows: Tensor) -> Batch:
         """Nothing is asked in these rows, (B,) bool."""
@@ -93,10 +93,7 @@ def collate(rows: Sequence[Row], *, plain: bool, limit: int, source_limit: int |
     return Batch(tokens, at, target, sample, *_stacked(sources, plain, source_limit or limit))
 
 
-def _some(at: Positions, rows: slice) -> Positions:
-    return type(at)(at.index[rows], at.order[rows], at.segment[rows], at.limit)
-
-
 def _stacked(sides: Sequence[Side], plain: bool, limit: int) -> tuple[Tensor, Positions]:
     tokens, index, segment = (torch.from_numpy(np.stack(part)) for part in zip(*sides, strict=True))
-    return tokens, (Plain if plain else Positions)(index, index, segment, limit)
+    at = Positions(index, index, segment, limit)
+    return tokens, at.know(plain=True) if plain else at

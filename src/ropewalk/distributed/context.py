@@ -8,7 +8,7 @@ Memory at one layer is that of all keys and values, 2 G K numbers a token, again
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,19 +17,6 @@ from torch.distributed import _functional_collectives as funcol
 
 from ropewalk.nn import Attention
 from ropewalk.positions import Positions
-
-
-class Shard(Positions):
-    """A part of the positions that also knows the whole, in the order in which the ranks' keys are gathered: each rank
-    reads whole rows before it cuts them, so the keys' positions need no communication."""
-
-    whole: Positions | None = None
-
-    @classmethod
-    def of(cls, part: Positions, whole: Positions) -> Self:
-        shard = cls(*part)
-        shard.whole = whole
-        return shard
 
 
 def gather_keys(attention: Attention, group: ProcessGroup) -> None:
@@ -45,9 +32,9 @@ def gather_keys(attention: Attention, group: ProcessGroup) -> None:
 
 
 def whole(at: Positions, group: ProcessGroup) -> Positions:
-    """The positions of the gathered keys. Known where `World.cut` cut them; asked of the others where a tuple of them
-    was made anew on the way, as FSDP does when it moves inputs to a device."""
-    if isinstance(at, Shard) and at.whole is not None:
+    """The positions of the gathered keys. Known where `World.cut` cut them out of whole sequences; asked of the others
+    where the tensors were made anew, as FSDP does when it moves inputs to a device."""
+    if at.whole is not None:
         return at.whole
     index, order, segment = (_gathered(part, group) for part in at[:3])
     return Positions(index, order, segment, at.limit)

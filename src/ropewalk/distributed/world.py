@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ropewalk.data.batch import Batch
-from ropewalk.distributed.context import Shard
 from ropewalk.positions import Positions
 from ropewalk.settings import Settings
 
@@ -158,7 +157,7 @@ class World:
     def _at(self, whole: Positions) -> Positions:
         length = whole.shape[1]
         everyone = torch.cat([self._zigzag(length, rank) for rank in range(self.cp_size)])
-        return Shard.of(whole.take(self._places(length, "positions")), whole.take(everyone))
+        return whole.take(self._places(length, "positions")).know(whole=whole.take(everyone))
 
     def _places(self, length: int, what: str) -> Tensor:
         if length % (2 * self.cp_size):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.plan import LayerPlan
-from ropewalk.positions import Positions, of
+from ropewalk.positions import Positions, assert_known, of
 from ropewalk.settings import Settings
 
 Table = Any
@@ -124,6 +124,7 @@ class Encoding(nn.Module):
                 f"{self.config.kind} depends on the positions' limit: queries have {queries.limit}, keys {keys.limit}; "
                 "give both the same limit"
             )
+        assert_known(queries)
         table = self(queries)
         return Signal(self, queries, keys, table, table if keys is queries else self(keys))
 
@@ -157,7 +158,13 @@ class Encoding(nn.Module):
         raise NotImplementedError(f"{self.config.kind} has no bias")
 
     def move(self, k: Tensor, delta: Tensor) -> Tensor:  # k (B, G, S, K), delta (B, S)
-        """Cached keys to positions `delta` further on. A bias reads positions afresh, so its keys stay as they are."""
+        """Cached keys to positions `delta` further on. A bias reads positions afresh, so its keys stay as they are; an
+        encoding that rotates keys must say how they are rotated further."""
+        if "rotate" in self.sites:
+            raise ValueError(
+                f"{self.config.kind} rotates keys and does not say how cached ones move to other positions; override "
+                f"{type(self).__name__}.move(k, delta), or recompute the keys"
+            )
         if "embed" in self.sites:
             raise ValueError(
                 f"{self.config.kind} is inside the token vectors, so cached keys cannot be moved to other positions; "
@@ -181,10 +188,14 @@ class Signal:
     A plain class on purpose: FSDP2 casts the floats it finds in any tuple, dict or dataclass argument to bfloat16.
     """
 
-    __slots__ = ("encoding", "k", "k_table", "q", "q_table")
+    __slots__ = ("encoding", "k", "k_table", "q", "q_table", "seen")
 
-    def __init__(self, encoding: Encoding, q: Positions, k: Positions, q_table: Table, k_table: Table) -> None:
+    def __init__(
+        self, encoding: Encoding, q: Positions, k: Positions, q_table: Table, k_table: Table, seen: Any = None
+    ) -> None:
+        """seen: what attention has worked out about these queries and keys, shared by the layers of a cache."""
         self.encoding, self.q, self.k, self.q_table, self.k_table = encoding, q, k, q_table, k_table
+        self.seen = seen
 
     def embed(self, x: Tensor) -> Tensor:
         return self.encoding.embed(x, self.q_table)
@@ -197,9 +208,9 @@ class Signal:
     def bias(self, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
         return self.encoding.bias(self.q_table, head, q_index, k_index)
 
-    def against(self, keys: Positions) -> Signal:
+    def against(self, keys: Positions, seen: Any = None) -> Signal:
         """The same queries against other keys, already rotated: cached ones, or those gathered from other ranks."""
-        return Signal(self.encoding, self.q, keys, self.q_table, None)
+        return Signal(self.encoding, self.q, keys, self.q_table, None, seen)
 
     def __repr__(self) -> str:
         return f"Signal({self.encoding.config.kind}, queries {tuple(self.q.shape)}, keys {tuple(self.k.shape)})"

@@ -16,6 +16,7 @@ Plain RoPE does not extrapolate: past the trained length its slow pairs meet ang
 from __future__ import annotations
 
 import json
+import operator
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -67,7 +68,7 @@ class RoPE(Encoding):
         self._axis_of = _axis_of(self.config, self.rotary_width // 2)
         # A length-dependent scaling has no frequencies before it knows the limit; all others are settled here, once.
         plan = self.layer_plan()
-        self._settled = plan if plan.resolved else None
+        self._settled = (plan.turns, plan.rotary_gain) if plan.resolved else None
         self.claims = Claims(shift_invariant=True, keeps_norm=plan.rotary_gain == 1, needs_limit=not plan.resolved)
 
     @property
@@ -94,19 +95,12 @@ class RoPE(Encoding):
         )
 
     def resolved(self, limit: int) -> tuple[tuple[int, ...], float]:
-        """The turns and the rotary gain for positions below this limit: plain numbers, so a compiler bakes them in."""
-        plan = self._settled or self._at(limit)
-        return plan.turns, plan.rotary_gain
+        """The turns and the rotary gain for positions below this limit: plain numbers, so a compiler bakes them in.
 
-    # All that torch.compiler.assume_constant_result does, which however imports Dynamo: a second, and 73 MB.
-    resolved._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-    def _at(self, limit: int) -> LayerPlan:
-        if limit == FARTHEST:
-            raise ValueError(
-                f"{self.config.scaling!r} depends on the length: pass positions that declare it, at(..., limit=N)"
-            )
-        return self.layer_plan().for_length(limit)
+        Read as an attribute, they are guarded: another encoding of the same shape is compiled anew.
+        """
+        # `index` makes a compiler take a symbolic limit for the number it is.
+        return _for_length(self, operator.index(limit)) if self._settled is None else self._settled
 
     def phases(self, at: Positions) -> Tensor:
         """(B, L, R/2) int64: the exact phase of every pair."""
@@ -137,6 +131,21 @@ class RoPE(Encoding):
             raise ValueError("keys on several axes cannot be moved by one number; recompute them")
         cos, sin = cos_sin(phase(delta, turns)[:, None])
         return rotate(k, cos, sin, self.config.layout)
+
+
+def _for_length(rope: RoPE, limit: int) -> tuple[tuple[int, ...], float]:
+    """Under a length-dependent scaling. Not a method: a compiler guards the identity of a function's arguments, and
+    nothing of the module whose method is marked as constant."""
+    if limit == FARTHEST:
+        raise ValueError(
+            f"{rope.config.scaling!r} depends on the length: pass positions that declare it, at(..., limit=N)"
+        )
+    plan = rope.layer_plan().for_length(limit)
+    return plan.turns, plan.rotary_gain
+
+
+# All that torch.compiler.assume_constant_result does, which however imports Dynamo: a second, and 73 MB.
+_for_length._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _axis_of(config: RoPE.Config, pairs: int) -> list[int] | None:

@@ -46,3 +46,7 @@ class Temperature(Encoding):
 
     def rotate(self, x: Tensor, table: Tensor, role: Role) -> Tensor:
         return (x * table).to(x.dtype) if role == "query" else x
+
+    def move(self, k: Tensor, delta: Tensor) -> Tensor:
+        """Only queries are changed, so keys are the same at every position."""
+        return k

@@ -119,9 +119,10 @@ class Attention(nn.Module):
 
     def turned(self, x: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of one text, as attention takes them."""
-        if self.groups != ("qkv",) or self.q_norm is not None or not signal.encoding.one_rotation:
+        one_rotation = signal.encoding.one_rotation and signal.q is signal.k
+        if self.groups != ("qkv",) or self.q_norm is not None or not one_rotation:
             return self._prepared(x, x, signal)
-        # Queries and keys lie side by side in one product: one rotation turns both.
+        # Queries and keys lie side by side in one product, at the same positions: one rotation turns both.
         H, G = self.heads, self.key_heads
         flat: Tensor = self.get_submodule("qkv")(x)
         turning = sum(self.sizes[:2])
@@ -151,7 +152,7 @@ class Attention(nn.Module):
             q, k, v = self.turned(x, signal) if memory is None else self._prepared(x, memory, signal)
             if cache is not None:
                 k, v, keys = cache.append(k, v, signal.q)
-                signal = signal.against(keys)
+                signal = signal.against(keys, cache.slots.seen)
         mixed = self.core(q, k, v, signal, rule, draw)
         return self.out(mixed.transpose(1, 2).flatten(2))
 

@@ -13,7 +13,8 @@ class Linear(nn.Linear):
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    if x.dtype == torch.bfloat16 and x.is_cpu and x.numel() == x.shape[-1] and not torch.compiler.is_compiling():
+    one_token = x.numel() == x.shape[-1] and x.is_cpu and not torch.compiler.is_compiling()
+    if one_token and x.dtype == torch.bfloat16 == weight.dtype:
         # The library behind F.linear rearranges the whole matrix first, which pays for many tokens and not for one.
         y = torch.mv(weight, x.view(-1))
         return (y if bias is None else y + bias).view(*x.shape[:-1], -1)
