@@ -156,6 +156,13 @@ class TestLayers:
         far = parse({"kind": "rope", "base": 1e6})
         assert [layer.encoding for layer in kinds] == [ROPE, ROPE, far] * 2 + [ROPE] * 2
 
+    def test_null_means_none(self) -> None:
+        layers = {"count": 3, "pattern": ["a", "b"], "kinds": {"a": {"encoding": None}, "b": {}}}
+        config = TransformerConfig(encoding="alibi", layers=layers)
+        assert [layer.encoding.kind for layer in config.layer_kinds()] == ["none", "alibi", "none"]
+        assert TransformerConfig.model_validate(config.model_dump(mode="json")) == config
+        assert TransformerConfig(encoding=None).encoding.kind == "none"
+
     def test_a_kind_has_the_models_window_unless_it_says_so(self) -> None:
         pattern = {
             "count": 3,

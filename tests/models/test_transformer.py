@@ -172,3 +172,36 @@ def test_errors_name_what_to_do() -> None:
         both(torch.zeros(1, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="only a decoder has a cache"):
         Transformer(small("bert")).cache(1, 4, limit=4)
+
+
+def test_an_argument_that_would_not_be_read_is_refused(tokens: Tensor) -> None:
+    encoder, decoder, both = (Transformer(small(name)).eval() for name in ("bert", "llama", "vaswani2017"))
+    memory = both.encode(tokens)
+    at = positions.plain(tokens.shape[1], batch=len(tokens))
+    cache = decoder.cache(len(tokens), 32, limit=32)
+    crossed = both.cache(len(tokens), 32, limit=tokens.shape[1], memory=memory)
+    for model, told, said in (
+        (encoder, {"source": tokens}, "source= means nothing"),
+        (encoder, {"memory": memory}, "memory= means nothing"),
+        (encoder, {"cache": cache}, "cache= means nothing"),
+        (decoder, {"memory": memory}, "memory= means nothing"),
+        (decoder, {"source": tokens}, "source= means nothing"),
+        (decoder, {"source_at": at}, "source_at= means nothing"),
+        (both, {"source": tokens, "memory": memory}, "same text twice"),
+        (both, {"memory": memory, "source_at": at}, "there are none"),
+        (both, {"source": tokens.flip(1), "cache": crossed}, "source= would not be read"),
+        (both, {"memory": memory, "cache": crossed}, "memory= would not be read"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model(tokens, **told)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_one_token_under_autocast(rows: int) -> None:
+    """One token of one sequence takes a matrix-vector product in bfloat16, which the weights in float32 are not."""
+    model = Transformer(small("llama")).eval()
+    tokens = torch.full((rows, 1), 5)
+    with torch.no_grad():
+        want = model(tokens)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert_close("one token", want, model(tokens), 0.02 * want.abs().max().item())

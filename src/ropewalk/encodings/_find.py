@@ -69,7 +69,7 @@ def parse(value: Any, kinds: Collection[str] | None = None) -> Encoding.Config:
     if isinstance(value, Encoding.Config):
         return value
     if value is None:
-        raise ValueError("an encoding is missing; write none for a layer without positions")
+        value = "none"  # as in config files of other libraries, and as `window: null`
     if isinstance(value, str):
         value = {"kind": value}
     if not isinstance(value, dict) or not isinstance(value.get("kind"), str):

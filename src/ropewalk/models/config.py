@@ -5,7 +5,7 @@
     layers: {encoder: 6, decoder: {count: 6, ...}}                   for stack encoder-decoder
 
 A pattern is laid over the layers again and again, and cut where they end. A kind of layer that leaves out `encoding` or
-`window` has the model's; `window: null` means none. What is derived (head_width, ...) is filled in when the config is
+`window` has the model's; null means none. What is derived (head_width, ...) is filled in when the config is
 read, so a config holds every number it stands for and prints as something that reads back as itself.
 """
 
@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from ropewalk.encodings import AnyEncoding, Encoding, build
+from ropewalk.encodings.none import NoPE
 from ropewalk.encodings.rope import RoPE
 from ropewalk.nn.activation import Activation
 from ropewalk.nn.block import Placement
@@ -54,6 +55,7 @@ class LayerKind(Settings):
     """What one kind of layer has of its own; what it leaves out is the model's."""
 
     encoding: AnyEncoding | None = None
+    """null: no position encoding at all (NoPE)."""
     window: Window | None = None
     """Tokens a query sees, itself included; null: all."""
 
@@ -214,7 +216,7 @@ class TransformerConfig(Settings):
             return layers
         kinds = {
             name: LayerKind(
-                encoding=model["encoding"] if kind.encoding is None else kind.encoding,
+                encoding=(kind.encoding or NoPE.Config()) if "encoding" in kind.model_fields_set else model["encoding"],
                 window=kind.window if "window" in kind.model_fields_set else model["window"],
             )
             for name, kind in layers.kinds.items()

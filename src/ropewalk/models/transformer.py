@@ -111,6 +111,7 @@ class Transformer(nn.Module):
         draw: Draw | None = None,
     ) -> Tensor:
         """(B, L) tokens -> (B, L, D), what the output map reads. types: which text a token is of (BERT)."""
+        self._refuse_unread(source=source, source_at=source_at, memory=memory, cache=cache)
         if self.decoder is None:
             return self.encode(tokens, at, types=types, draw=draw).x
         if source is not None:
@@ -124,6 +125,29 @@ class Transformer(nn.Module):
         if where is None and cache is not None and cache.cross:
             where = cache.cross[0].read()[2]
         return self.decoder(self.embed(tokens, types), at, memory=x, memory_at=where, cache=cache, draw=draw)
+
+    def _refuse_unread(
+        self, *, source: Tensor | None, source_at: Positions | None, memory: Memory | None, cache: Cache | None
+    ) -> None:
+        """An argument that would change nothing is a mistake of the caller's."""
+        given = {"source": source, "source_at": source_at, "memory": memory, "cache": cache}
+        stack = self.config.stack
+        unread = {"encoder": tuple(given), "decoder": ("source", "source_at", "memory"), "encoder-decoder": ()}[stack]
+        for name in unread:
+            if given[name] is not None:
+                raise ValueError(f"{name}= means nothing to this model (stack: {stack}); leave it out")
+        if source is not None and memory is not None:
+            raise ValueError("source and memory=model.encode(source) are the same text twice; pass one of them")
+        if source_at is not None and source is None:
+            raise ValueError(
+                "source_at= are the positions of source tokens, and there are none; pass source, or leave it out"
+            )
+        if cache is not None and cache.cross and (source is not None or memory is not None):
+            name = "source" if source is not None else "memory"
+            raise ValueError(
+                f"this cache holds the keys of its own memory, so {name}= would not be read; leave it out, or make a "
+                "cache for it: model.cache(..., memory=model.encode(source))"
+            )
 
     def forward(
         self,
