@@ -159,11 +159,13 @@ def _numbers(
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A model's layers, and the three lengths that are often taken for one another."""
+    """A model's layers, and the four lengths that are often taken for one another."""
 
     layers: tuple[LayerPlan, ...]
     trained: int | None = None
-    """The longest text it was trained on, before any extension."""
+    """The longest text it was trained on, before any extension, where that is known: a scaling names it."""
+    stated: int | None = None
+    """What a config calls its longest (`max_position_embeddings`), where it does not say of what: training, or room."""
     extended: int | None = None
     """The length its scaling was chosen for."""
     table: int | None = None
@@ -176,6 +178,11 @@ class Plan:
     @property
     def resolved(self) -> bool:
         return all(layer.resolved for layer in self.layers)
+
+    @property
+    def longest(self) -> int | None:
+        """The length it is for, by what is known: extended, trained, or stated."""
+        return self.extended or self.trained or self.stated
 
     @property
     def wavelengths(self) -> tuple[tuple[float, ...], ...]:
@@ -213,7 +220,7 @@ class Plan:
         """For JSON; `from_dict` gives the same plan back. Equal layers are written once, with their numbers."""
         return {
             "fingerprint": self.fingerprint if self.resolved else None,
-            **{name: getattr(self, name) for name in ("trained", "extended", "table", "length")},
+            **{name: getattr(self, name) for name in ("trained", "stated", "extended", "table", "length")},
             "sources": dict(self.sources),
             "layers": [{"numbers": numbers, **_layer_to_dict(layer)} for layer, numbers in self.groups().items()],
         }
@@ -232,7 +239,7 @@ class Plan:
                 numbered[number] = layer
         if sorted(numbered) != list(range(len(numbered))):
             raise ValueError(f"plan: layers {sorted(numbered)} leave gaps; describe 0 to {len(numbered) - 1}")
-        lengths = {name: data.get(name) for name in ("trained", "extended", "table", "length")}
+        lengths = {name: data.get(name) for name in ("trained", "stated", "extended", "table", "length")}
         sources = tuple(data.get("sources", {}).items())
         plan = cls(layers=tuple(numbered[n] for n in sorted(numbered)), sources=sources, **lengths)
         stated = data.get("fingerprint")

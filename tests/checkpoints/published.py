@@ -62,7 +62,9 @@ def said(resolved: Resolved) -> str:
     lines = []
     for side, plan in resolved.plans.items():
         lengths = " ".join(
-            f"{name}={getattr(plan, name)}" for name in ("trained", "extended", "table") if getattr(plan, name)
+            f"{name}={getattr(plan, name)}"
+            for name in ("trained", "stated", "extended", "table")
+            if getattr(plan, name)
         )
         lines.append(f"{side} {len(plan.layers)} {lengths}".strip())
         lines += [

@@ -135,10 +135,17 @@ def test_what_each_scaling_would_do(saved) -> None:
     assert found["ntk"].past == found["none"].past - 1  # only the slowest pair is divided by all of the factor
 
 
-@pytest.mark.parametrize("to", [0, 2048, 2048 * 4096 + 1])
+@pytest.mark.parametrize("to", [0, 2048 * 4096 + 1])
 def test_a_length_that_makes_no_sense(saved, to: int) -> None:
-    with pytest.raises(BadInput, match="trained length 2,048"):
+    with pytest.raises(BadInput, match="stated length 2,048"):
         inspect(saved(llama(max_position_embeddings=2048)), to=to)
+
+
+def test_a_length_within_the_stated_one_is_no_mistake(saved) -> None:
+    """max_position_embeddings is not what a model was trained at; a scaling's original length is."""
+    assert inspect(saved(llama(max_position_embeddings=2048)), to=1024).stretches == ()
+    with pytest.raises(BadInput, match="trained length 2,048"):
+        inspect(saved(llama(max_position_embeddings=8192, rope_scaling=YARN)), to=1024)
 
 
 def test_drift_of_a_fine_tune_from_its_base(saved) -> None:
@@ -151,7 +158,7 @@ def test_drift_of_a_fine_tune_from_its_base(saved) -> None:
     assert found["base"].source == "config.json:rope_theta"
     assert found["scaling"].ours.startswith("yarn x4")
     assert found["scaling"].theirs is None
-    assert (found["trained"].ours, found["trained"].theirs) == (2048, 8192)
+    assert (found["trained"].ours, found["trained"].theirs) == (2048, None)
     stretched = saved(llama(rope_theta=500_000.0, rope_scaling={**YARN, "factor": 8.0}), "stretched")
     found = {drift.field: drift for drift in inspect(stretched, against=tuned).drifts}
     assert (found["scaling.factor"].ours, found["scaling.factor"].theirs) == (8.0, 4.0)

@@ -171,18 +171,18 @@ def test_defaults_of_transformers_are_called_that() -> None:
 
 
 def test_lengths_are_kept_apart() -> None:
-    def of(**changes: object) -> tuple[int | None, int | None]:
+    def of(**changes: object) -> tuple[int | None, ...]:
         plan = resolve({**without(LLAMA, "rope_scaling"), **changes}).plan
-        return plan.trained, plan.extended
+        return plan.trained, plan.extended, *([plan.stated] if plan.stated else [])
 
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
-    assert of() == (131072, None)
+    assert of() == (None, None, 131072)
     assert of(max_position_embeddings=8192, rope_scaling=yarn) == (8192, 32768)
     assert of(max_position_embeddings=32768, rope_scaling=yarn) == (8192, 32768)
     assert of(max_position_embeddings=40960, rope_scaling=yarn) == (8192, 32768)
     assert of(max_position_embeddings=8192, rope_scaling=LLAMA["rope_scaling"]) == (8192, None)
     assert of(max_position_embeddings=8192, rope_scaling={"type": "dynamic", "factor": 2.0}) == (8192, None)
-    assert of(max_position_embeddings=8192, rope_scaling={"type": "linear", "factor": 2.0}) == (None, None)
+    assert of(max_position_embeddings=8192, rope_scaling={"type": "linear", "factor": 2.0}) == (None, None, 8192)
     assert of(rope_scaling=without(yarn, "original_max_position_embeddings")) == (131072, 524288)
 
 

@@ -66,7 +66,6 @@ CASES = {
     "no base for NeoX": (changed("pythia-70m", rotary_emb_base=ABSENT), "rotary_emb_base", "the base is missing"),
     "no factor": (changed("llama-3-8b", rope_scaling={"type": "linear"}), "rope_scaling", "factor is missing"),
     "no layers": (changed("llama-3-8b", num_hidden_layers=ABSENT), "num_hidden_layers", "is missing"),
-    "no sections": (changed("qwen2-vl-7b", rope_scaling={"type": "mrope"}), "mrope_section", "is missing"),
     "a layer type without rope": (
         changed("olmo-3-7b-v5", rope_parameters={"full_attention": {"rope_theta": 1e4}}),
         "rope_parameters",

@@ -27,7 +27,8 @@ class Said:
 
     def __init__(self, metadata: dict[str, Any], tensors: dict[str, Any] | None = None) -> None:
         self.path = Path("model.gguf")
-        self.metadata = metadata
+        self.metadata = self.small = metadata
+        self.long = ()
         self._values = {name: np.asarray(values, np.float32) for name, values in (tensors or {}).items()}
         self.tensors = {name: TensorInfo(v.shape, "F32", 0, v.nbytes) for name, v in self._values.items()}
 

@@ -24,7 +24,7 @@ def test_the_proof_is_printed(ropewalk: Ropewalk, model: str) -> None:
     place, tensors, positions, logits, tokenizer = answer.stdout.splitlines()
     assert place == "out"
     assert tensors.split(maxsplit=1) == ["tensors", "21 equal bit for bit, 102,720 numbers, float32, layout half"]
-    assert positions.split(maxsplit=1) == ["positions", "identical; trained 256"]
+    assert positions.split(maxsplit=1) == ["positions", "identical; stated 256"]
     assert logits.split(maxsplit=1) == ["logits", "equal bit for bit, 256 tokens at positions up to 255"]
     assert tokenizer.startswith("tokenizer  302 tokens")
     load("out")
@@ -36,7 +36,7 @@ def test_json(ropewalk: Ropewalk, model: str) -> None:
     data = answer.data
     assert (data["out"], data["to"], data["dtype"]) == ("out.gguf", "gguf", "float16")
     assert data["layouts"] == ["half", "pairs"]
-    assert data["lengths"] == {"trained": 256, "extended": None, "table": None}
+    assert data["lengths"] == {"trained": None, "stated": 256, "extended": None, "table": None}
     assert 0 < data["rounding"] < 2e-3
     assert 0 < data["difference"] < 1e-4
     assert data["exact"] is False

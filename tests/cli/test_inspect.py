@@ -216,3 +216,17 @@ def test_answers_in_two_seconds_without_torch(
         assert "exit" in done.stdout, done.stderr
         assert "Traceback" not in done.stderr
     assert min(took) < 2.0
+
+
+def test_a_key_that_is_not_understood_is_named_after_the_plan(ropewalk: Ropewalk) -> None:
+    chunks = {"chunk_size": 1024, "local_size": 256, "original_max_position_embeddings": 2048}
+    answer = ropewalk("inspect", save(llama(dual_chunk_attention_config=chunks, some_new_gate=1)))
+    assert answer.code == 1
+    lines = answer.stdout.splitlines()
+    assert "RoPE" in lines[0]
+    assert any("dual_chunk_attention_config is not understood" in line for line in lines[1:3])
+    assert "- keys not looked at: some_new_gate" in lines
+    data = ropewalk("inspect", "model", "--json").data
+    assert list(data["not_understood"]) == ["dual_chunk_attention_config"]
+    assert data["not_looked_at"] == ["some_new_gate"]
+    assert ropewalk("inspect", save(llama(some_new_gate=1))).code == 0

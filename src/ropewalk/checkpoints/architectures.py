@@ -70,6 +70,8 @@ class Architecture:
     """Whether layers are mixtures of experts, or the key that says so."""
     sections: Literal["blocks", "interleaved"] | None = None
     """How M-RoPE arranges its axes; None: one axis."""
+    axes: tuple[int, int, int] = (0, 0, 0)
+    """Frequencies of M-RoPE's three axes where `mrope_section` does not say."""
     temperature: Literal["llama4", "ministral"] | None = None
     first_row: int | Literal["pad"] = 0
     """Of a learned table: the row of position 0; pad: the row after the padding token's."""

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from ropewalk.checkpoints.architectures import Architecture
 
-_FOR_PEOPLE = "a note for people that no engine reads for positions"
+_FOR_PEOPLE = "a length, which changes no position"
 
 ANYWHERE = {
+    "max_seq_length": _FOR_PEOPLE,
     "max_sequence_length": _FOR_PEOPLE,
     "model_max_length": _FOR_PEOPLE,
     "tokenizer_model_max_length": _FOR_PEOPLE,
@@ -92,16 +93,19 @@ _NEXT = Architecture(
 _VL = Architecture(
     pattern="late",
     sections="blocks",
+    axes=(16, 24, 24),
     defaults={"sliding_window": 4096, "max_window_layers": 80},
     implied={"rope_theta": 1e6, "max_position_embeddings": 32_768},
     elsewhere=("mrope_section",),
 )
 _VL3 = Architecture(
     sections="interleaved",
+    axes=(24, 20, 20),
     defaults={"head_dim": 128},
     implied={"rope_theta": 500_000.0, "max_position_embeddings": 128_000},
     elsewhere=("mrope_section", "mrope_interleaved"),
 )
+_NEXT_VL = replace(_NEXT, sections="interleaved", axes=(11, 11, 10), elsewhere=("mrope_section", "mrope_interleaved"))
 _COHERE2 = Architecture(
     layout="pairs",
     head_key=None,
@@ -333,10 +337,8 @@ TABLE: dict[str, Architecture] = {
     "qwen2_moe": replace(_QWEN2, pattern="odd", experts=True),
     "qwen2_vl_text": _VL,
     "qwen3": replace(_QWEN2, defaults={**_QWEN2.defaults, "head_dim": 128}),
-    "qwen3_5_moe_text": replace(
-        _NEXT, sections="interleaved", experts=True, elsewhere=("mrope_section", "mrope_interleaved")
-    ),
-    "qwen3_5_text": replace(_NEXT, sections="interleaved", elsewhere=("mrope_section", "mrope_interleaved")),
+    "qwen3_5_moe_text": replace(_NEXT_VL, experts=True),
+    "qwen3_5_text": _NEXT_VL,
     "qwen3_moe": Architecture(
         pattern="used",
         experts=True,

@@ -22,7 +22,12 @@ class BadInput(ValueError):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        told = f"{plain(self.file, 1000)}: {plain(self.field)}: {plain(self.problem, 2000)}"
+        return f"{plain(self.file, 1000)}: {plain(self.field)}: {self.said}"
+
+    @property
+    def said(self) -> str:
+        """What is wrong and what to do next, without where."""
+        told = plain(self.problem, 2000)
         return f"{told}; {plain(self.remedy, 2000)}" if self.remedy else told
 
 

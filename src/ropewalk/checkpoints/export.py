@@ -114,7 +114,7 @@ def _prove(
         dtype=named,
         layouts=(layouts[0], layouts[1]),
         frequency_ulps=ulps,
-        lengths={name: getattr(plan, name) for name in ("trained", "extended", "table")},
+        lengths={name: getattr(plan, name) for name in ("trained", "stated", "extended", "table")},
         tokens=sum(text.tokens.numel() for text in texts),
         farthest=max(int(text.at.index.max()) for text in texts),
         difference=difference,

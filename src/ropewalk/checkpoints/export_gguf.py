@@ -149,7 +149,7 @@ def _length(source: Checkpoint) -> int:
     plan, stated = source.resolved.plan, source.resolved.config.get("max_position_embeddings")
     if source.gguf:
         stated = source.resolved.config[f"{source.resolved.config['general.architecture']}.context_length"]
-    found = plan.extended or stated or plan.trained
+    found = plan.extended or stated or plan.longest
     if found is None:
         raise BadInput(source.resolved.where, "max_position_embeddings", "is missing", "GGUF must state a length")
     return found

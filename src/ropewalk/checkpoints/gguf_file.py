@@ -47,6 +47,11 @@ class GGUF:
         """The metadata without long arrays, such as a vocabulary's, which are not made for it."""
         return {key: value for key, value in self._values.items() if not isinstance(value, Later)}
 
+    @property
+    def long(self) -> tuple[str, ...]:
+        """The keys that `small` leaves out."""
+        return tuple(key for key, value in self._values.items() if isinstance(value, Later))
+
     def floats(self, name: str) -> np.ndarray:
         """One tensor as float32 of its own memory, dequantised, in torch's order of axes."""
         shape, kind, offset, size = self.tensors[name]

@@ -107,6 +107,8 @@ class Report:
             "compared": list(self.compared),
             "not_compared": {aspect: list(names) for aspect, names in self.unknown.items()},
             "engines": {name: _row(row) for name, row in self.rows.items()},
+            "not_understood": dict(resolved.not_understood),
+            "not_looked_at": list(resolved.not_looked_at),
             "notes": list(resolved.notes),
             "wavelengths": [asdict(one) for one in self.waves],
             "to": self.to,
@@ -160,7 +162,7 @@ def counted_engines(names: Collection[str] | None) -> tuple[str, ...]:
 def _read(path: str | Path) -> Resolved:
     place, name = locate(path)
     try:
-        found = read(place)
+        found = read(place, strict=False)
     except BadInput as error:
         if name is None:
             raise

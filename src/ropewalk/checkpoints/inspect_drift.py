@@ -9,7 +9,7 @@ from typing import Any
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.plan import LayerPlan, Plan
 
-LENGTHS = ("trained", "extended", "table")
+LENGTHS = ("trained", "stated", "extended", "table")
 FIELDS = ("kind", "base", "rotary_gain", "logit_gain", "layout", "rotary_width", "head_width", "window")
 
 

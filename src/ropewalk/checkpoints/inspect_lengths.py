@@ -47,8 +47,10 @@ class Stretch:
 
 
 def waves(plan: Plan) -> tuple[Waves, ...]:
-    """For each different ladder of frequencies; none where the trained length is not known."""
-    if plan.trained is None:
+    """For each different ladder of frequencies, within the trained length, or the stated one where that is all there
+    is; none without either."""
+    length = plan.trained or plan.stated
+    if length is None:
         return ()
     found: dict[tuple[Any, ...], list[int]] = {}
     kept: dict[tuple[Any, ...], LayerPlan] = {}
@@ -57,7 +59,7 @@ def waves(plan: Plan) -> tuple[Waves, ...]:
             same = (layer.base, layer.ladders, getattr(layer.scaling, "fraction", None))
             found.setdefault(same, []).append(number)
             kept.setdefault(same, layer)
-    return tuple(_waves(kept[same], tuple(numbers), plan.trained) for same, numbers in found.items())
+    return tuple(_waves(kept[same], tuple(numbers), length) for same, numbers in found.items())
 
 
 def _waves(layer: LayerPlan, numbers: tuple[int, ...], trained: int) -> Waves:
@@ -81,33 +83,38 @@ def _trained_frequencies(layer: LayerPlan) -> tuple[float, ...]:
 
 
 def stretches(plan: Plan, to: int, where: str) -> tuple[Stretch, ...]:
-    """What each scaling would do on the layers that see everything, from the trained length to `to`."""
+    """What each scaling would do on the layers that see everything, from the trained length to `to`; nothing where `to`
+    lies within a length that is stated, and may be the trained one."""
     layer = next((one for one in plan.layers if one.base is not None and one.window is None), None)
     layer = layer or next((one for one in plan.layers if one.base is not None), None)
     if layer is None or layer.base is None:
         raise BadInput(where, "--to", "nothing rotates here, so there is no scaling to try", "leave --to out")
-    if plan.trained is None:
+    trained = plan.trained or plan.stated
+    if trained is None:
         raise BadInput(where, "--to", "the config does not say what length the model was trained at", "leave --to out")
-    if not plan.trained < to <= 4096 * plan.trained:
+    if plan.trained is None and 0 < to <= trained:
+        return ()
+    if not trained < to <= 4096 * trained:
+        known = "trained" if plan.trained else "stated"
         raise BadInput(
             where,
             "--to",
-            f"{to:,} is not above the trained length {plan.trained:,} and at most 4096 times it",
+            f"{to:,} is not above the {known} length {trained:,} and at most 4096 times it",
             "give the length you want to serve, in tokens",
         )
-    factor = to / plan.trained
+    factor = to / trained
     candidates: dict[str, Scaling | None] = {
         "none": None,
         "linear": Linear(factor=factor),
         "ntk": NTK(factor=factor),
-        "dynamic": Dynamic(factor=factor, trained=plan.trained, length=to),
-        "yarn": YaRN(factor=factor, trained=plan.trained),
-        "llama3": Llama3(factor=factor, trained=plan.trained),
+        "dynamic": Dynamic(factor=factor, trained=trained, length=to),
+        "yarn": YaRN(factor=factor, trained=trained),
+        "llama3": Llama3(factor=factor, trained=trained),
     }
     found = []
     for name, scaling in candidates.items():
         try:
-            found.append(_stretch(name, scaling, layer, plan.trained, to))
+            found.append(_stretch(name, scaling, layer, trained, to))
         except ValueError:
             continue  # a scaling that has no frequencies for such a width or base is no candidate
     return tuple(found)

@@ -59,7 +59,9 @@ def _check_frequencies(name: str, weights: Weights, resolved: Resolved) -> None:
         raise BadInput(resolved.name, name, problem, "one of them is wrong")
     named = layers if number is None else [layers[int(number.group(1))]]
     readings: list[tuple[float, ...]] = []
-    for layer in (layer.for_length(resolved.plan.trained or 1) for layer in dict.fromkeys(named)):
+    for layer in (
+        layer.for_length(resolved.plan.trained or resolved.plan.stated or 1) for layer in dict.fromkeys(named)
+    ):
         if layer.kind == "rope" and layer.base is not None and layer.rotary_width is not None:
             readings.append(layer.frequencies)
             if isinstance(layer.scaling, Linear | Dynamic):

@@ -218,5 +218,5 @@ def adopted(built: Plan, resolved: Plan) -> Plan:
                 )
         layers.append(replace(own, sources=known.sources))
     table = built.table if resolved.table is None else resolved.table
-    lengths = {"trained": resolved.trained, "extended": resolved.extended, "table": table}
+    lengths = {"trained": resolved.trained, "stated": resolved.stated, "extended": resolved.extended, "table": table}
     return replace(built, layers=tuple(layers), sources=resolved.sources, **lengths)

@@ -91,7 +91,7 @@ def patch(model: nn.Module, *, length: int | None = None) -> Patched:
     found = {name: module for name, module in model.named_modules() if _is_rotary(module)}
     if not found:
         raise ValueError(f"{type(model).__name__} has no rotary module that returns cos and sin; nothing was changed")
-    reach = length or plan.extended or plan.trained or 2048
+    reach = length or plan.longest or 2048
     changes, exact = [], {}
     for name, module in found.items():
         exact[name] = _exact(name, module, plan, model)

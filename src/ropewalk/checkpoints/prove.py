@@ -110,7 +110,7 @@ def texts(checkpoint: Checkpoint) -> list[Text]:
     """
     vocabulary = checkpoint.model.config.vocabulary
     plan = checkpoint.resolved.plan
-    end = plan.extended or plan.trained or 4096
+    end = plan.longest or 4096
     tables = [plan.table for plan in checkpoint.model.plans.values() if plan.table is not None]
     end = min(end, FARTHEST, *tables)
     count = min(TOKENS, end)
@@ -204,7 +204,7 @@ def compare_plans(before: Mapping[str, Plan], after: Mapping[str, Plan]) -> tupl
                 notes.append(f"the {name} length, {said}, is not stated in the other")
         if len(plan.layers) != len(other.layers):
             raise NotProven(f"the plan has {len(plan.layers)} layers, read back it has {len(other.layers)}")
-        lengths = {limit for limit in (TOKENS, plan.trained, plan.extended) if limit is not None}
+        lengths = {limit for limit in (TOKENS, plan.trained or plan.stated, plan.extended) if limit is not None}
         for limit in sorted(lengths):
             pairs = dict.fromkeys(zip(plan.for_length(limit).layers, other.for_length(limit).layers, strict=True))
             worst = max(worst, *(_compare_layers(one, two) for one, two in pairs))

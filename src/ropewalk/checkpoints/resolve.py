@@ -1,7 +1,7 @@
 """What positions a checkpoint really uses: config.json or GGUF in, one plan a side out, each value with its source.
 
-resolve(config), resolve_gguf(file), read(path). Nothing is guessed: a position key that is unknown, contradicted or
-missing is a BadInput that says what the readings are.
+resolve(config), resolve_gguf(file), read(path). Nothing is guessed: a position key that is contradicted or missing
+is a BadInput that says what the readings are, and one that is not understood is too unless `strict` is off.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from ropewalk.plan import Arithmetic
 __all__ = ["Resolved", "read", "resolve", "resolve_gguf"]
 
 
-def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
-    """A directory with a config.json, a config.json, or a .gguf file."""
+def read(path: Path | str, *, arithmetic: Arithmetic = "exact", strict: bool = True) -> Resolved:
+    """A directory with a config.json, a config.json, or a .gguf file.
+
+    strict=False: keys about positions that are not understood are named in the answer, and are no error.
+    """
     try:
-        return _read(Path(path), arithmetic)
+        return _read(Path(path), arithmetic, strict)
     except BadInput as error:
         # Every directory has a config.json, so an error says which one; sources in the plan need not.
         if Path(error.file).name != error.file:
@@ -29,14 +32,14 @@ def read(path: Path | str, *, arithmetic: Arithmetic = "exact") -> Resolved:
         raise BadInput(folder / error.file, error.field, error.problem, error.remedy) from None
 
 
-def _read(path: Path, arithmetic: Arithmetic) -> Resolved:
+def _read(path: Path, arithmetic: Arithmetic, strict: bool) -> Resolved:
     from ropewalk.checkpoints.gguf_file import GGUF
     from ropewalk.checkpoints.sniff import kind_of
     from ropewalk.checkpoints.strict_json import read_json
 
     kind = kind_of(path)
     if kind == "gguf":
-        return resolve_gguf(GGUF(path), arithmetic=arithmetic)
+        return resolve_gguf(GGUF(path), arithmetic=arithmetic, strict=strict)
     if kind == "safetensors":
         raise BadInput(
             path.name, "contents", "holds weights, and says nothing of positions", "give the directory it is in"
@@ -45,8 +48,8 @@ def _read(path: Path, arithmetic: Arithmetic) -> Resolved:
     if kind == "directory" and not config.is_file():
         found = sorted(path.glob("*.gguf"))
         if len(found) == 1:
-            return resolve_gguf(GGUF(found[0]), arithmetic=arithmetic)
+            return resolve_gguf(GGUF(found[0]), arithmetic=arithmetic, strict=strict)
         raise BadInput(path, "config.json", "is missing", "give a model directory, a config.json or a .gguf file")
     # A config.json is known by the folder it is in; any other file by its own name.
     name = path.name if kind == "directory" else path.resolve().parent.name if path.name == "config.json" else path.stem
-    return resolve(read_json(config), name=name, where=config.name, arithmetic=arithmetic)
+    return resolve(read_json(config), name=name, where=config.name, arithmetic=arithmetic, strict=strict)

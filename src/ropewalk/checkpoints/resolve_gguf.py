@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.checkpoints.architectures_gguf import TABLE, GGUFArchitecture
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve_gguf_scaling import read_scaling
-from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys
+from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.plan import Arithmetic, LayerPlan, Plan, rope_layer
 from ropewalk.scaling import LongRoPE, Scaling, YaRN
@@ -30,9 +30,10 @@ LISTS = 1000
 """Longer arrays of the metadata are the tokenizer's."""
 
 
-def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact") -> Resolved:
+def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact", strict: bool = True) -> Resolved:
     where = file.path.name
-    arch = file.metadata.get("general.architecture")
+    values = file.small
+    arch = values.get("general.architecture")
     if not isinstance(arch, str):
         raise BadInput(where, "general.architecture", "is missing, and it says what the keys mean", "convert it again")
     known = TABLE.get(arch)
@@ -46,13 +47,17 @@ def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact") -> Resolved:
             "give the transformers directory it was made from",
         )
     prefix = f"{arch}."
-    data = {key.removeprefix(prefix): value for key, value in file.metadata.items() if key.startswith(prefix)}
+    if any(key.startswith(prefix) for key in file.long):
+        values = file.metadata  # a list of thousands of layers; making a vocabulary's for nothing takes its time
+    data = {key.removeprefix(prefix): value for key, value in values.items() if key.startswith(prefix)}
     keys = Keys(data, where, prefix, owner=arch)
     notes: list[str] = []
     plans = _rope(file, keys, known, notes, arithmetic) if known.kind == "rope" else _plain(file, keys, known)
-    _leftovers(keys, notes)
-    name = file.metadata.get("general.name")
-    kept = {key: v for key, v in file.metadata.items() if not isinstance(v, list) or len(v) <= LISTS}
+    unclear = _leftovers(keys, notes)
+    if strict and unclear:
+        raise unclear[0]
+    name = values.get("general.name")
+    kept = {key: v for key, v in values.items() if not isinstance(v, list) or len(v) <= LISTS}
     return Resolved(
         name=name if isinstance(name, str) and name else where,
         where=where,
@@ -61,6 +66,7 @@ def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact") -> Resolved:
         plans=plans,
         config=kept,
         notes=tuple(dict.fromkeys(notes)),
+        not_understood={error.field: error.said for error in unclear},
         refusal=_refusal(keys, known, arch),
     )
 
@@ -160,11 +166,7 @@ def _windows(keys: Keys, known: GGUFArchitecture, count: int, notes: list[str]) 
         return width, [True] * count
     if not known.every or not width:
         if stated and not known.every:
-            raise keys.bad(
-                "attention.sliding_window",
-                f"{stated}: llama.cpp has no windows for {keys.owner} and ignores it",
-                "remove it",
-            )
+            keys.read.discard("attention.sliding_window")  # llama.cpp has no windows for it
         return None, [False] * count
     if known.full_first:
         width = width // 2 + 1
@@ -202,7 +204,7 @@ def _lengths(keys: Keys, scaling: Scaling | None, said: dict[str, str], length: 
     at = keys.source("context_length")
     trained = getattr(scaling, "trained", None)
     if trained is None or (isinstance(scaling, LongRoPE) and scaling.length is not None):
-        return {"trained": length, "sources": (("trained", at),)}
+        return {"stated": length, "sources": (("stated", at),)}
     extended, extended_at = length, at
     if isinstance(scaling, YaRN) and round(scaling.factor * trained) != length:
         extended, extended_at = round(scaling.factor * trained), f"{said['factor']} x trained"
@@ -213,7 +215,7 @@ def _lengths(keys: Keys, scaling: Scaling | None, said: dict[str, str], length: 
 def _plain(file: GGUF, keys: Keys, known: GGUFArchitecture) -> dict[str, Plan]:
     count = keys.needed("block_count", most=MOST_LAYERS)
     length = keys.integer("context_length", least=1, most=LARGEST_LENGTH)
-    source = (("trained", keys.source("context_length")),) if length is not None else ()
+    source = (("stated", keys.source("context_length")),) if length is not None else ()
     code = f"llama.cpp's code for {keys.owner}"
     if known.kind == "alibi":
         steepest = keys.number("attention.max_alibi_bias", 0, 1e6)
@@ -222,7 +224,7 @@ def _plain(file: GGUF, keys: Keys, known: GGUFArchitecture) -> dict[str, Plan]:
                 "attention.max_alibi_bias", f"{steepest:g} changes the slopes; 8 is all that is read", "use 8"
             )
         layer = LayerPlan(kind="alibi", sources=(("kind", code),))
-        return {"decoder": Plan(layers=(layer,) * count, trained=length, sources=source)}
+        return {"decoder": Plan(layers=(layer,) * count, stated=length, sources=source)}
     if known.kind == "t5":
         buckets = keys.needed("attention.relative_buckets_count", least=4, most=65_536)
         decoder = keys.integer("decoder_block_count", most=MOST_LAYERS) or count
@@ -230,7 +232,7 @@ def _plain(file: GGUF, keys: Keys, known: GGUFArchitecture) -> dict[str, Plan]:
         for side, layers in (("encoder", count), ("decoder", decoder)):
             settings = {"buckets": buckets, "farthest": 128, "bidirectional": side == "encoder"}
             layer = LayerPlan(kind="t5", settings=json.dumps(settings), sources=(("farthest", code),))
-            plans[side] = Plan(layers=(layer,) * layers, trained=length, sources=source)
+            plans[side] = Plan(layers=(layer,) * layers, stated=length, sources=source)
         return plans
     table = file.tensors.get("position_embd.weight")
     if table is None or len(table.shape) != 2:
@@ -243,21 +245,23 @@ def _plain(file: GGUF, keys: Keys, known: GGUFArchitecture) -> dict[str, Plan]:
     )
     sources = (*source, ("table", f"{keys.where}:position_embd.weight"))
     side = "encoder" if known.stack == "encoder" else "decoder"
-    return {side: Plan(layers=(layer,) * count, trained=length, table=rows, sources=sources)}
+    return {side: Plan(layers=(layer,) * count, stated=length, table=rows, sources=sources)}
 
 
-def _leftovers(keys: Keys, notes: list[str]) -> None:
+def _leftovers(keys: Keys, notes: list[str]) -> list[BadInput]:
+    """Keys about positions that nothing has read."""
+    unclear = []
     for key, value in keys.data.items():
         if key in keys.read or not POSITIONS.search(key) or value is None:
             continue
         if key == "rope.scaling.finetuned":
             notes.append("rope.scaling.finetuned means nothing: no engine computes with it")
             continue
-        raise keys.bad(
-            key,
-            f"{value!r:.60} is about positions, and nothing reads it for {keys.owner}",
-            "remove it, or convert again",
-        )
+        problem = f"{shown(value)} is about positions, and nothing reads it for {keys.owner}"
+        if key == "attention.sliding_window":
+            problem = f"{shown(value)}: llama.cpp has no windows for {keys.owner} and ignores it"
+        unclear.append(keys.bad(key, problem, "remove it, or convert again"))
+    return unclear
 
 
 def _refusal(keys: Keys, known: GGUFArchitecture, arch: str) -> str | None:

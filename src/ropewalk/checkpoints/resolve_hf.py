@@ -23,8 +23,9 @@ from ropewalk.checkpoints.resolve_layers import (
     read_layers,
     sees_both_ways,
 )
+from ropewalk.checkpoints.resolve_leftovers import check_leftovers
 from ropewalk.checkpoints.resolve_lengths import lengths
-from ropewalk.checkpoints.resolve_part import Part, check_leftovers, find_part, refusal_of
+from ropewalk.checkpoints.resolve_part import Part, find_part, refusal_of
 from ropewalk.checkpoints.resolve_plain import plain_plans
 from ropewalk.checkpoints.resolve_rope import Rotation, read_rotations
 from ropewalk.checkpoints.resolved import Resolved
@@ -32,9 +33,17 @@ from ropewalk.plan import Arithmetic, LayerPlan, Plan, rope_layer
 
 
 def resolve(
-    config: Mapping[str, Any], *, name: str = "", where: str = "config.json", arithmetic: Arithmetic = "exact"
+    config: Mapping[str, Any],
+    *,
+    name: str = "",
+    where: str = "config.json",
+    arithmetic: Arithmetic = "exact",
+    strict: bool = True,
 ) -> Resolved:
-    """What a transformers config says of positions: each position key is used, noted as meaningless, or an error."""
+    """What a transformers config says of positions: each key about them is used, noted as meaningless, or an error.
+
+    strict=False: a key that is not understood stands in `not_understood` beside the plan, and is no error.
+    """
     if not isinstance(config, Mapping):
         raise BadInput(where, "", "is not an object", "give the contents of a config.json")
     part = find_part(config, where)
@@ -46,7 +55,10 @@ def resolve(
         plans = {"encoder" if stack == "encoder" else "decoder": _rope_plan(part, notes, arithmetic)}
     else:
         plans = plain_plans(part.keys, part.known, notes)
-    check_leftovers(part, notes)
+    speaking = plans["decoder"] if "decoder" in plans else plans["encoder"]
+    left = check_leftovers(part, speaking, stack, notes)
+    if strict and left.not_understood:
+        raise next(iter(left.not_understood.values()))
     stated = config.get("_name_or_path")
     return Resolved(
         name=name or (stated if isinstance(stated, str) else "") or part.model_type,
@@ -56,6 +68,8 @@ def resolve(
         plans=plans,
         config=config,
         notes=tuple(dict.fromkeys(notes)),
+        not_understood={key: error.said for key, error in left.not_understood.items()},
+        not_looked_at=left.not_looked_at,
         refusal=refusal_of(part),
     )
 
@@ -112,8 +126,31 @@ def _head_widths(keys: Keys, known: Architecture, layers: Layers) -> tuple[dict[
         widths = dict.fromkeys(layers.types, width // heads)
         source = f"{keys.source(known.width_key)} / {known.heads_key}"
     if "global_head_dim" in known.defaults and FULL in widths:
-        widths[FULL] = keys.needed("global_head_dim", most=65_536)
+        widths[FULL] = _full_width(keys, layers) or keys.needed("global_head_dim", most=65_536)
     return widths, source
+
+
+def _full_width(keys: Keys, layers: Layers) -> int | None:
+    """Gemma 4 as transformers 5 writes it: the head of full layers stands in per_layer_config, by their numbers."""
+    listed = keys.mapping("per_layer_config")
+    if not listed:
+        return None
+    full = {number for number, kind in enumerate(layers.types) if kind == FULL}
+    numbers = {int(number) if str(number).isdecimal() else number for number in listed}
+    widths = {entry.get("head_dim") if isinstance(entry, Mapping) else None for entry in listed.values()}
+    within = {key for entry in listed.values() if isinstance(entry, Mapping) for key in entry}
+    if numbers != full or len(widths) != 1 or within - {"head_dim", "num_key_value_heads"}:
+        problem = f"{shown(listed, 40)} is not one head_dim for each of the {len(full)} full_attention layers"
+        raise keys.bad("per_layer_config", problem, "write it as transformers does")
+    width = Keys({"head_dim": widths.pop()}, keys.where, f"{keys.path}per_layer_config.*.").needed(
+        "head_dim", most=65_536
+    )
+    if keys.stated("global_head_dim") not in (None, width):
+        problem = (
+            f"is {shown(keys.data['global_head_dim'])}, and per_layer_config says {width}, which transformers reads"
+        )
+        raise keys.bad("global_head_dim", problem, "keep the one that is meant")
+    return width
 
 
 def _layer(
@@ -167,11 +204,7 @@ def _layer(
 
 
 def _sections(keys: Keys, known: Architecture, rotation: Rotation) -> dict[str, Any]:
-    sections = rotation.extra.get("mrope_section")
-    if sections is None:
-        raise keys.bad(
-            "mrope_section", f"is missing from the rope keys, and {keys.owner} rotates by three axes", "add it"
-        )
+    sections = rotation.extra.get("mrope_section") or list(known.axes)
     if sum(sections) != rotation.width // 2:
         raise keys.bad(
             "mrope_section",
@@ -182,7 +215,9 @@ def _sections(keys: Keys, known: Architecture, rotation: Rotation) -> dict[str, 
 
 
 def _llama4_temperature(keys: Keys) -> dict[str, Any] | None:
-    on = keys.flag("attn_temperature_tuning")
+    on = keys.stated("attn_temperature_tuning")
+    # transformers 4.51 wrote the number 4 here, and asked whether it is 0.
+    on = on != 0 if type(on) is int else keys.flag("attn_temperature_tuning")
     floor, strength = keys.integer("floor_scale", least=2, most=LARGEST_LENGTH), keys.number("attn_scale", 0, 1e6)
     if on is False:
         return None

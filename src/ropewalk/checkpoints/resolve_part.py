@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from ropewalk.checkpoints.architectures import PARTS, REMOTE, Architecture, find, names, nearest
-from ropewalk.checkpoints.architectures_table import ANYWHERE, REPEATS
-from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.resolve_keys import Keys, shown
-
-POSITIONS = re.compile(
-    r"rope|rotary|theta|yarn|ntk|alibi|mscale|layer_types|sliding|window|position|no_rope|relative_attention"
-    r"|base_freq|attention_chunk|temperature_tuning|floor_scale|attn_scale|n_ctx|max_seq|seq_len|context_length"
-    r"|full_attn|full_attention|local_attention|global_attn|longrope|llama_4_scaling|logn|pos_emb|model_max_length"
-)
-"""Keys that say something about positions; one that nobody has read is an error."""
+from ropewalk.checkpoints.resolve_keys import Keys
 
 
 class Part(NamedTuple):
@@ -70,62 +60,6 @@ def _known(keys: Keys, model_type: str, refusal: str | None, outside: Mapping[st
             defaults.pop(known.theta_key, None)
     keys = Keys(keys.data, keys.where, keys.path, defaults=defaults, owner=model_type)
     return Part(model_type, known, keys, refusal, outside)
-
-
-def check_leftovers(part: Part, notes: list[str]) -> None:
-    """Every key that is about positions and that nothing has read: a note where it says nothing, else an error."""
-    keys, known = part.keys, part.known
-    for key, value in part.outside.items():
-        if value is None or not isinstance(key, str) or not POSITIONS.search(key) or value == keys.data.get(key):
-            continue
-        if keys.data.get(key) is not None:
-            inner = shown(keys.data[key])
-            problem = f"is {shown(value)} at the top and {inner} in text_config, the part that has the positions"
-            raise BadInput(keys.where, key, problem, "keep it in text_config alone")
-        notes.append(f"{key} {shown(value, 40)} stands outside text_config, where nothing reads it")
-    read = [key for key in keys.read if POSITIONS.search(key)]
-    for key, value in keys.data.items():
-        if value is None or not isinstance(key, str) or key in keys.read:
-            continue
-        about = POSITIONS.search(key) is not None
-        close = get_close_matches(key, read, 1, 0.87)
-        reason = known.inert.get(key) or ANYWHERE.get(key)
-        if key in known.fixed:
-            if value != known.fixed[key]:
-                problem = (
-                    f"is {shown(value)}, and the code of {part.model_type} does {known.fixed[key]!r} without asking"
-                )
-                raise keys.bad(key, problem, "check which of the two the weights are for")
-            continue
-        if REPEATS.get(key) in keys.read:
-            _check_repeat(part, key, REPEATS[key], notes)
-            continue
-        if not about and (reason or not close):
-            continue
-        if reason is not None:
-            notes.append(f"{key} {shown(value, 40)} means nothing here: {reason}")
-        elif value is False:
-            notes.append(f"{key} false says nothing: {part.model_type} reads no such key")
-        else:
-            hint = f"did you mean {close[0]!r}? else remove it" if close else "remove it, or check model_type"
-            raise keys.bad(
-                key, f"{shown(value, 40)} is about positions, and {part.model_type} has nothing that reads it", hint
-            )
-
-
-def _check_repeat(part: Part, key: str, other: str, notes: list[str]) -> None:
-    keys = part.keys
-    stated = keys.data.get(other)
-    if other == "layer_types" and isinstance(stated, list):
-        every = keys.integer(key, most=10_000) or 1
-        if [entry == "full_attention" for entry in stated] != [(i + 1) % every == 0 for i in range(len(stated))]:
-            # transformers 5 writes its default here beside any list, and reads the list.
-            notes.append(f"{key} {every} is not what {other} lists; transformers reads the list")
-        same = True
-    else:
-        same = stated == keys.data[key]
-    if not same:
-        raise keys.bad(key, f"is {shown(keys.data[key])}, and {other} says otherwise: {shown(stated)}", "remove it")
 
 
 def refusal_of(part: Part) -> str | None:

@@ -59,7 +59,7 @@ def _learned(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Pla
     layer = LayerPlan(kind=name, settings=json.dumps(settings), sources=tuple(sources.items()))
     count = keys.needed(known.layer_key, most=MOST_LAYERS)
     at = keys.source(known.longest_key) + ("" if not first or known.rows_beside else f" - {first}")
-    plan = Plan(layers=(layer,) * count, trained=longest, table=longest, sources=(("trained", at), ("table", at)))
+    plan = Plan(layers=(layer,) * count, stated=longest, table=longest, sources=(("stated", at), ("table", at)))
     return {"encoder" if known.stack == "encoder" else "decoder": plan}
 
 
@@ -79,14 +79,14 @@ def _buckets(keys: Keys, *, bidirectional: bool) -> dict[str, Any]:
 def _t5(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Plan]:
     encoder = keys.needed("num_layers", most=MOST_LAYERS)
     decoder = keys.integer("num_decoder_layers", most=MOST_LAYERS) or encoder
-    trained = keys.integer("n_positions", least=2, most=LARGEST_LENGTH)
-    if trained is not None:
-        notes.append(f"n_positions {trained:,} is what it was trained on and no limit: nothing reads it")
+    stated = keys.integer("n_positions", least=2, most=LARGEST_LENGTH)
+    if stated is not None:
+        notes.append(f"n_positions {stated:,} is no limit: nothing reads it")
     sources = {
         "buckets": keys.source("relative_attention_num_buckets"),
         "farthest": keys.source("relative_attention_max_distance"),
     }
-    lengths = {"trained": trained, "sources": () if trained is None else (("trained", keys.source("n_positions")),)}
+    lengths = {"stated": stated, "sources": () if stated is None else (("stated", keys.source("n_positions")),)}
     plans = {}
     for side, count in (("encoder", encoder), ("decoder", decoder)):
         settings = json.dumps(_buckets(keys, bidirectional=side == "encoder"))
@@ -102,9 +102,9 @@ def _sinusoidal(keys: Keys, known: Architecture) -> dict[str, Plan]:
         settings=json.dumps({"layout": "half"}),
         sources=(("layout", f"transformers' code for {keys.owner}"),),
     )
-    sources = () if longest is None else (("trained", keys.source(known.longest_key)),)
+    sources = () if longest is None else (("stated", keys.source(known.longest_key)),)
     return {
-        side: Plan(layers=(layer,) * keys.needed(f"{side}_layers", most=MOST_LAYERS), trained=longest, sources=sources)
+        side: Plan(layers=(layer,) * keys.needed(f"{side}_layers", most=MOST_LAYERS), stated=longest, sources=sources)
         for side in ("encoder", "decoder")
     }
 
@@ -121,10 +121,10 @@ def _alibi(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Plan]
     if keys.owner == "bloom" and keys.data.get("n_embed") is not None:
         keys.read.add("n_embed")
     count = _either(keys, known.layer_key, "num_hidden_layers", MOST_LAYERS)
-    trained = keys.integer(known.longest_key, least=2, most=LARGEST_LENGTH)
+    stated = keys.integer(known.longest_key, least=2, most=LARGEST_LENGTH)
     layer = LayerPlan(kind="alibi", sources=(("kind", source),))
-    sources = () if trained is None else (("trained", keys.source(known.longest_key)),)
-    return {"decoder": Plan(layers=(layer,) * count, trained=trained, sources=sources)}
+    sources = () if stated is None else (("stated", keys.source(known.longest_key)),)
+    return {"decoder": Plan(layers=(layer,) * count, stated=stated, sources=sources)}
 
 
 def _either(keys: Keys, key: str, other: str, most: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ropewalk.plan import Plan
@@ -25,6 +25,10 @@ class Resolved:
     """config.json as it stands, or GGUF metadata without the tokenizer's arrays."""
     notes: tuple[str, ...] = ()
     """Keys that were read and mean nothing here, and readings that differ without changing a number."""
+    not_understood: Mapping[str, str] = field(default_factory=dict)
+    """Keys that sound like positions and that nothing here reads, with what is said of each."""
+    not_looked_at: tuple[str, ...] = ()
+    """Keys that are in no list: neither read nor known to be about something else."""
     refusal: str | None = None
     """Why such a model is not loaded; None if it can be."""
 

@@ -178,7 +178,7 @@ def _read(name: str) -> str:
 
 
 def _warn(model: Transformer, longest: int, max_tokens: int) -> None:
-    known = model.plan.extended or model.plan.trained
+    known = model.plan.longest
     if known is not None and longest + max_tokens > known:
         note(f"up to {longest + max_tokens:,} positions; the model was made for {known:,}: expect less sense past them")
 

@@ -42,7 +42,8 @@ def inspect(
     """Show what positions a checkpoint uses, and what each engine would compute from it.
 
     Reads the config alone, never weights; of an org/name only config.json is fetched, and a path that exists here wins.
-    The exit code is 1 where engines disagree (with --against: where the two differ), 3 where the file makes no sense.
+    The exit code is 1 where engines disagree or a key about positions is not understood (with --against: where the two
+    differ), 3 where the file makes no sense.
     """
     from ropewalk.checkpoints.inspect import counted_engines
     from ropewalk.checkpoints.inspect import inspect as inspected
@@ -52,7 +53,7 @@ def inspect(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engines'") from None
     report = inspected(path, to=to, against=against, engines=counted)
-    wrong = bool(report.drifts) if against is not None else not report.agree
+    wrong = bool(report.drifts) if against is not None else not report.agree or bool(report.resolved.not_understood)
     if json:
         shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     elif quiet:
@@ -83,9 +84,10 @@ def _show(report: Report, layers: bool) -> None:
         if any(part):
             shown("")
             shown("\n".join(part))
-    if report.stretches:
+    if report.to is not None:
         shown("")
         shown(words.stretch_title(report))
+    if report.stretches:
         table(words.STRETCH_HEADINGS, words.stretch_rows(report))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checkpoints.engines.besides import WINDOWS
@@ -38,6 +39,9 @@ def headline(report: Report) -> list[str]:
             lines.append(start)
             lines += [f"  {len(numbers)} of {count}: {_layer(layer)}" for layer, numbers in groups]
         lines += filter(None, [_lengths(plan)])
+    lines += [
+        f"{report.resolved.where}: {key} is not understood: {why}" for key, why in resolved.not_understood.items()
+    ]
     if resolved.refusal is not None:
         lines.append(f"ropewalk inspects it and does not load it: {resolved.refusal}")
     return lines
@@ -79,7 +83,8 @@ def _window(layer: LayerPlan) -> str:
 
 def _lengths(plan: Plan) -> str:
     sources = dict(plan.sources)
-    said = [] if plan.trained is None else [f"trained {plan.trained:,}{_from(sources.get('trained'))}"]
+    known = (("trained", plan.trained), ("stated", plan.stated))
+    said = [f"{name} {length:,}{_from(sources.get(name))}" for name, length in known if length is not None]
     scaled = _scalings(plan)
     if plan.extended is not None and scaled:
         said.append(f"extended {plan.extended:,} by {joined(scaled)}")
@@ -159,13 +164,18 @@ def _apart(report: Report, row: Row) -> str:
     def size(apart: float) -> str:
         return "= plan" if apart == 1 else f"up to {apart:.3g}x" if math.isfinite(apart) else "other pairs"
 
-    trained = report.resolved.plan.trained or 0
+    trained = _within(report)
     moves = any(ours.frequencies != ours.stretched for ours in report.planned)
     if moves and row.reading.length is not None and row.reading.length <= trained:
         return f"{size(row.apart)} to {row.reading.length:,}, its end"
     if row.apart == row.apart_long:
         return size(row.apart)
     return f"{size(row.apart)} to {trained:,}, then {size(row.apart_long)}"
+
+
+def _within(report: Report) -> int:
+    """The length it was trained at, or the stated one where that is not known."""
+    return report.resolved.plan.trained or report.resolved.plan.stated or 0
 
 
 def _several(values: list[float]) -> str:
@@ -194,6 +204,20 @@ def disagreements(report: Report) -> list[str]:
 
 
 def verdict(report: Report) -> str:
+    unclear = report.resolved.not_understood
+    if not unclear:
+        return _engines_verdict(report)
+    keys = f"{listed_keys(unclear)} {'is' if len(unclear) == 1 else 'are'} not understood"
+    return f"{keys}: the model may use other positions than this plan. By the rest: {_engines_verdict(report)}"
+
+
+def listed_keys(keys: Collection[str], most: int = 20) -> str:
+    """Names out of a file, each cut, and only so many."""
+    shown = [key if len(key) <= 60 else key[:57] + "..." for key in list(keys)[:most]]
+    return ", ".join(shown) + (f" and {len(keys) - most:,} more" if len(keys) > most else "")
+
+
+def _engines_verdict(report: Report) -> str:
     """Which engines depart from the checkpoint and in what, what the others agree on, and what was not compared."""
     if not report.rotates:
         return "Nothing rotates here: there are no frequencies to compare, and nothing else was compared."
@@ -235,6 +259,8 @@ def joined(words: list[str]) -> str:
 
 def notes(report: Report) -> list[str]:
     found = list(report.resolved.notes)
+    if report.resolved.not_looked_at:
+        found.append(f"keys not looked at: {listed_keys(report.resolved.not_looked_at)}")
     plan = report.resolved.plan
     scaled = next((layer.scaling for layer in plan.layers if layer.scaling is not None), None)
     if scaled is not None and scaled.kind in ("yarn", "linear", "llama3", "ntk"):
@@ -255,7 +281,7 @@ def notes(report: Report) -> list[str]:
 
 
 def wave_lines(report: Report) -> list[str]:
-    trained = report.resolved.plan.trained
+    trained = _within(report)
     lines = []
     for wave in report.waves:
         place = "" if len(report.waves) == 1 else f"layers {spans(wave.layers, 24)}: "
@@ -268,7 +294,12 @@ def wave_lines(report: Report) -> list[str]:
 
 
 def stretch_title(report: Report) -> str:
-    return f"To reach {report.to:,} from {report.resolved.plan.trained:,}:"
+    if not report.stretches:
+        return (
+            f"{report.to:,} lies within the stated {_within(report):,}: no scaling is needed if it was trained that "
+            "far, which the config does not say."
+        )
+    return f"To reach {report.to:,} from {_within(report):,}:"
 
 
 def stretch_rows(report: Report) -> list[tuple[str, ...]]:

@@ -111,7 +111,7 @@ class Facts:
             if (found := _whole(self.text.get(key))) is not None:
                 return found
         plan = self.resolved.plan
-        return plan.extended or plan.trained
+        return plan.longest
 
     def besides(self) -> Besides:
         """As the checkpoint states it."""
@@ -147,7 +147,7 @@ class Facts:
         """A length within the trained one and one past it, where a length-dependent scaling is looked at."""
         plan = self.resolved.plan
         scaling = layer.scaling
-        trained = getattr(scaling, "trained", None) or plan.trained or self.longest or 2048
+        trained = getattr(scaling, "trained", None) or plan.trained or plan.stated or self.longest or 2048
         factor = getattr(scaling, "factor", None) or getattr(scaling, "ratio", None) or 2.0
         return trained, max(plan.extended or 0, int(trained * factor), trained + 1)
 

@@ -1,0 +1,134 @@
+"""Which config keys say nothing of positions, read from transformers' own classes into checkpoints/config_keys.json.
+
+    python scripts/config_keys.py
+
+For every architecture that can be read: the fields its config class declares, without those that are about positions.
+All names that the classes declare were looked at one by one: `ABOUT` are about positions, `BESIDE` are not, and a name
+in neither (a later transformers has new ones) ends the script, so that a person looks at it. What is in no list is
+named in the answer of `ropewalk inspect`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import textwrap
+from pathlib import Path
+
+from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedConfig
+
+from ropewalk.checkpoints.architectures_table import TABLE
+
+TARGET = Path(__file__).parents[1] / "src" / "ropewalk" / "checkpoints" / "config_keys.json"
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+ABOUT = _names("""
+    _sliding_window_pattern alibi attention_chunk_size attn_config attn_scale attn_temperature_tuning floor_scale
+    full_attn_idxs head_dim is_decoder layer_types learned_pos_emb local_attention max_position_embeddings max_seq_len
+    max_window_layers n_ctx n_positions no_rope_layer_interval no_rope_layers original_max_position_embeddings
+    per_layer_config qk_nope_head_dim qk_rope_head_dim relative_attention_max_distance relative_attention_num_buckets
+    rope_interleave rope_parameters rotary_dim sinusoidal_pos_embds sliding_window sliding_window_pattern
+    use_bidirectional_attention use_sliding_window
+""")
+"""Declared by some class and about positions: what is rotated, by what, which layers, how far they see, what length."""
+
+BESIDE = _names("""
+    _remove_final_layer_norm activation activation_dropout activation_function activation_sparsity_pattern
+    add_cross_attention altup_active_idx altup_coef_clip altup_correct_scale altup_num_inputs
+    apply_residual_connection_post_layernorm attention_k_eq_v attention_multiplier attention_out_bias
+    attention_probs_dropout_prob attention_softmax_in_fp32 attn_logit_softcapping attn_pdrop bias
+    block_auto_adjust_ff_dim block_ffn_dim_multiplier block_multiple_of block_size classifier_activation classifier_bias
+    classifier_dropout classifier_pooling clip_qkv cls_token_id conv_L_cache conv_bias d_ff d_kv d_model
+    decoder_attention_heads decoder_bias decoder_ffn_dim decoder_layerdrop decoder_layers decoder_sparse_step
+    decoder_vocab_size dense_act_fn deterministic_flash_attn dim do_layer_norm_before dropout dropout_rate emb_pdrop
+    embd_pdrop embedding_dropout embedding_fraction embedding_multiplier embedding_size enable_bias enable_moe_block
+    encoder_attention_heads encoder_ffn_dim encoder_layerdrop encoder_layers expansion_ratio feed_forward_proj ffn_dim
+    ffn_hidden_size final_logit_softcapping first_k_dense_replace full_attn_alpha_factor full_attn_beta_factor
+    hidden_act hidden_activation hidden_dim hidden_dropout hidden_dropout_prob hidden_size hidden_size_per_layer_input
+    init_device init_std initializer_cutoff_factor initializer_factor initializer_range input_jitter_noise
+    interleave_moe_layer_step intermediate_size intermediate_size_mlp is_gated_act kv_lora_rank lambda_std_dev
+    laurel_rank layer_norm_elementwise_affine layer_norm_eps layer_norm_epsilon layerdrop linear_attn_alpha_factor
+    linear_attn_beta_factor linear_conv_kernel_dim linear_key_head_dim linear_num_key_heads linear_num_value_heads
+    linear_value_head_dim lm_head_bias logit_scale logits_scaling mlp_alpha_factor mlp_beta_factor mlp_dropout
+    mlp_layer_types mlp_only_layers moe_intermediate_size moe_k moe_layer_end_index moe_layer_interval
+    moe_layer_start_index moe_layers moe_norm_min moe_num_experts moe_num_shared_experts multi_query n_embd n_group
+    n_head n_heads n_inner n_layer n_layers n_routed_experts n_shared_experts new_decoder_architecture no_bias norm_bias
+    norm_eps norm_epsilon norm_topk_prob norm_type num_attention_heads num_decoder_layers num_experts
+    num_experts_per_tok num_heads num_hidden_layers num_key_value_heads num_kv_heads num_kv_shared_layers num_layers
+    num_ln_in_parallel_attn num_local_experts num_mtp_layers num_nextn_predict_layers num_shared_experts
+    output_router_logits parallel_attn q_lora_rank qa_dropout qk_head_dim qk_layernorm qkv_bias query_pre_attn_scalar
+    reorder_and_upcast_attn resid_pdrop residual_dropout residual_multiplier rms_norm_eps routed_scaling_factor
+    router_aux_loss_coef router_jitter_noise scale_attention_softmax_in_fp32 scale_attn_by_inverse_layer_idx
+    scale_attn_weights scale_decoder_outputs scale_embedding sep_token_id seq_classif_dropout
+    share_encoder_decoder_embeddings shared_expert_intermediate_size shared_intermediate_size slow_but_exact
+    sparse_pred_ignore_index sparse_prediction summary_activation summary_first_dropout summary_last_dropout
+    summary_proj_to_labels summary_type summary_use_proj swiglu_alpha swiglu_limit tie_word_embeddings top_k_experts
+    topk_group topk_method type_vocab_size use_bias use_double_wide_mlp use_parallel_residual use_post_norm use_qk_norm
+    v_head_dim vocab_size vocab_size_per_layer_input word_embed_proj_dim
+""")
+"""Declared by some class and not about positions: sizes, norms, dropout, experts, tokens, heads of tasks."""
+
+OLDER = _names("""
+    _attn_implementation _attn_implementation_autoset _attn_implementation_internal _commit_hash _experts_implementation
+    attn_implementation auto_map compression_config cross_attention_hidden_size custom_pipelines experts_implementation
+    finetuning_task gradient_checkpointing num_labels output_past prefix pruned_heads quantization_config
+    task_specific_params tf_legacy_loss tie_encoder_decoder tokenizer_class torch_dtype torchscript unsloth_fixed
+    unsloth_version use_bfloat16
+""")
+"""Written into any config by other versions of transformers, its hub or trainers."""
+
+PUBLISHED = {
+    "everywhere": """
+        aux_loss_alpha ep_size moe_layer_freq scoring_func seq_aux use_qkv_bias use_flash_attn use_flash_attention
+        use_flash_attn_2 pretraining_tp attention_bias attention_dropout mlp_bias
+    """,
+    "gemma4_text": "num_global_key_value_heads",
+    "internlm2": "bias",
+    "internlm3": "bias qkv_bias",
+    "llama": "is_llama_config",
+    "minimax_m2": """
+        layernorm_full_attention_alpha layernorm_full_attention_beta layernorm_linear_attention_alpha
+        layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta num_mtp_modules mtp_transformer_layers
+        qk_norm_type shared_moe_mode use_mtp use_routing_bias
+    """,
+    **dict.fromkeys(
+        ("qwen2_vl_text", "qwen2_5_vl_text"),
+        "vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id vision_token_id",
+    ),
+}
+"""Keys that checkpoints have from the code they were trained with, looked at one by one; an architecture or all."""
+
+
+LIKE = {"internlm2": "llama", "internlm3": "llama", "kimi_k2": "deepseek_v3", "stablelm_epoch": "stablelm"}
+"""Architectures that transformers has no class for, and the class their own is a copy of."""
+
+
+def declared(model_type: str) -> set[str]:
+    found = CONFIG_MAPPING[model_type]
+    fields = {field.name for field in dataclasses.fields(found)}
+    # Some classes write more than they declare.
+    return {*fields, *found.attribute_map, *found.attribute_map.values(), *found().to_dict()}
+
+
+def config_keys() -> dict[str, list[str]]:
+    """The names under "everywhere", and of each architecture those it has besides."""
+    shared = {field.name for field in dataclasses.fields(PreTrainedConfig)} | {*PreTrainedConfig().to_dict()}
+    shared |= {*GenerationConfig().to_dict()} | OLDER | {*PUBLISHED["everywhere"].split()}
+    types = {name: declared(LIKE.get(name, name)) - shared for name in sorted(TABLE)}
+    if unseen := set().union(*types.values()) - ABOUT - BESIDE:
+        raise SystemExit(f"nobody has looked at {', '.join(sorted(unseen))}; put each in ABOUT or in BESIDE")
+    found = {name: sorted(keys - ABOUT | {*PUBLISHED.get(name, "").split()}) for name, keys in types.items()}
+    return {"everywhere": sorted(shared), **found}
+
+
+def main() -> None:
+    wrapped = textwrap.fill(json.dumps(config_keys()), 118, break_long_words=False, break_on_hyphens=False)
+    TARGET.write_text(wrapped + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
