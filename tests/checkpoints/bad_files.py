@@ -64,6 +64,7 @@ class Case(NamedTuple):
 WEIGHTS = ("sniff", "weights")
 CONFIG = ("sniff", "resolve", "inspect")
 MODEL = ("sniff", "resolve", "weights", "load")
+TOKENIZER = ("sniff", "tokenizer", "about")
 
 
 def corpus(start: int, count: int, seed: int = SEED) -> Iterator[Case]:
@@ -74,9 +75,9 @@ def corpus(start: int, count: int, seed: int = SEED) -> Iterator[Case]:
 
 @cache
 def hand_made() -> tuple[Case, ...]:
-    from tests.checkpoints import bad_configs, bad_directories, bad_gguf, bad_safetensors, valid_files
+    from tests.checkpoints import bad_configs, bad_directories, bad_gguf, bad_safetensors, bad_tokenizers, valid_files
 
-    parts = (valid_files, bad_safetensors, bad_gguf, bad_configs, bad_directories)
+    parts = (valid_files, bad_safetensors, bad_gguf, bad_configs, bad_directories, bad_tokenizers)
     every = tuple(case for part in parts for case in part.cases())
     assert len({case.name for case in every}) == len(every)
     return every

@@ -82,19 +82,39 @@ def load(path: Path) -> None:
     load(path)
 
 
+def tokenizer(path: Path) -> None:
+    from ropewalk.checkpoints.tokenizer import of
+
+    of(path).encode("the cat sat")
+
+
+def about(path: Path) -> None:
+    from ropewalk.checkpoints import tokenizer
+    from ropewalk.checkpoints.about import from_gguf
+    from ropewalk.checkpoints.about_hf import from_directory
+    from ropewalk.checkpoints.gguf_file import GGUF
+
+    str(from_directory(path, tokenizer.of(path)) if path.is_dir() else from_gguf(GGUF(path)))
+
+
 ENTRY_POINTS: dict[str, Callable[[Path], None]] = {
     "sniff": sniff,
     "resolve": resolve,
     "inspect": inspect,
     "weights": weights,
     "load": load,
+    "tokenizer": tokenizer,
+    "about": about,
 }
 """Everything that is given a file of the corpus. A case names which of them it is for."""
 NEEDED = (
     "torch",
     "gguf",
     "safetensors",
+    "tokenizers",
     "encodings.unicode_escape",
+    "ropewalk.checkpoints.about_hf",
+    "ropewalk.checkpoints.gguf_vocabulary",
     "ropewalk.checkpoints.weights",
     "ropewalk.checkpoints.resolve",
 )

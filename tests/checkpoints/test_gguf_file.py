@@ -13,6 +13,7 @@ import pytest
 from ropewalk.checkpoints import gguf_file
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.gguf_file import GGUF, TYPES, TensorInfo
+from ropewalk.checkpoints.gguf_head import LONGEST_ELEMENT
 from tests.checkpoints import file_bytes
 from tests.checkpoints.file_bytes import Raw, Tensor, array
 
@@ -203,3 +204,18 @@ def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(BadInput, match=r"a\.gguf"):
             GGUF(path)
+
+
+@pytest.mark.parametrize("others", [0, 5000])
+def test_a_string_in_an_array_has_a_bound(tmp_path: Path, others: int) -> None:
+    for length, says in (
+        (LONGEST_ELEMENT, None),
+        (LONGEST_ELEMENT + 1, r"k: string \d[\d,]* has 65,537 bytes, 65,536 is"),
+    ):
+        strings = file_bytes.text("a") * others + file_bytes.text("a" * length)
+        (tmp_path / "a.gguf").write_bytes(file_bytes.gguf([("k", array(8, others + 1, strings))]))
+        if says is None:
+            assert len(GGUF(tmp_path / "a.gguf").metadata["k"][-1]) == length
+        else:
+            with pytest.raises(BadInput, match=says):
+                GGUF(tmp_path / "a.gguf")

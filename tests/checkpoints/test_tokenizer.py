@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Inner
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.gguf_vocabulary import WORDS
+from ropewalk.checkpoints.gguf_vocabulary import LONGEST_PIECE, WORDS
 from ropewalk.checkpoints.tokenizer import Tokenizer, from_directory, from_gguf
 
 BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -111,6 +111,41 @@ class TestSentencePiece:
     def test_ids_of_ends(self) -> None:
         tokenizer = made(sentencepiece(bos_token_id=2, eos_token_id=1, eot_token_id=5))
         assert (tokenizer.bos, tokenizer.eos, tokenizer.stops, len(tokenizer)) == (2, 1, (1, 5), 271)
+
+
+class Counted(str):
+    """A token that counts what is copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, place: Any) -> str:
+        part = super().__getitem__(place)
+        Counted.copied += len(part)
+        return part
+
+
+class TestCost:
+    """Halving tokens is work in proportion to the text, whoever wrote the file."""
+
+    def copied(self, pieces: list[str]) -> int:
+        Counted.copied = 0
+        tokens = ["<unk>", "<s>", "</s>", "a", "b", *map(Counted, pieces)]
+        made(sentencepiece(tokens=tokens, scores=[0.0] * len(tokens), token_type=[2, 3, 3, *[1] * (len(tokens) - 3)]))
+        return Counted.copied
+
+    def test_eight_times_the_text_is_eight_times_the_work(self) -> None:
+        def texts(count: int) -> list[str]:
+            return [f"{number:05}" + "ab" * (LONGEST_PIECE // 2 - 3) for number in range(count)]
+
+        once, more = self.copied(texts(50)), self.copied(texts(400))
+        assert 7.9 < more / once < 8.1
+        assert once / sum(map(len, texts(50))) <= LONGEST_PIECE
+
+    @pytest.mark.parametrize("length", [LONGEST_PIECE + 1, 20_000])
+    def test_a_long_piece_is_refused_before_it_is_halved(self, length: int) -> None:
+        with pytest.raises(BadInput, match=rf"tokens: holds one of {length:,} characters, {LONGEST_PIECE} is the most"):
+            self.copied(["ab", "a" * length])
+        assert Counted.copied == 0
 
 
 class TestStream:

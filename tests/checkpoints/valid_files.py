@@ -9,11 +9,12 @@ from typing import Any
 
 import gguf
 import numpy as np
+import tokenizers
 from safetensors.numpy import save
 from safetensors.torch import save as save_torch
 
 from tests.checkpoints import file_bytes
-from tests.checkpoints.bad_files import CONFIG, MODEL, WEIGHTS, Case
+from tests.checkpoints.bad_files import CONFIG, MODEL, TOKENIZER, WEIGHTS, Case
 from tests.checkpoints.file_bytes import Raw, Tensor
 
 WIDTH, HEADS, GROUPS, HIDDEN, LAYERS, VOCABULARY = 32, 2, 1, 64, 2, 40
@@ -167,7 +168,7 @@ GGUF_KEYS: tuple[tuple[str, Any], ...] = (
     ("llama.vocab_size", VOCABULARY),
     ("tokenizer.ggml.model", "gpt2"),
     ("tokenizer.ggml.pre", "smollm"),
-    ("tokenizer.ggml.tokens", [chr(97 + n) if n < 26 else f"ab{n}" for n in range(VOCABULARY)]),
+    ("tokenizer.ggml.tokens", [chr(97 + n) if n < 26 else "ab" if n == 26 else f"ab{n}" for n in range(VOCABULARY)]),
     (
         "tokenizer.ggml.token_type",
         Raw(9, np.array([5], "<u4").tobytes() + np.array([40], "<u8").tobytes() + b"\1\0\0\0" * 40),
@@ -209,6 +210,21 @@ def many_dtypes() -> bytes:
     return save({kind: np.arange(6).reshape(2, 3).astype(kind) for kind in kinds}, metadata={"format": "pt"})
 
 
+WORDS = {"bos_token": "a", "eos_token": "b", "pad_token": "c", "chat_template": "{{ messages[0]['content'] }}"}
+
+
+def spoken() -> dict[str, bytes]:
+    """What a directory says in words: its tokenizer, a chat template, a model card, and defaults."""
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE({chr(97 + n): n for n in range(26)} | {"ab": 26}, [("a", "b")]))
+    return {
+        "config.json": text(LLAMA),
+        "tokenizer.json": inner.to_str().encode(),
+        "tokenizer_config.json": text(WORDS),
+        "generation_config.json": text({"eos_token_id": [1, 2], "do_sample": True, "temperature": 0.7, "top_k": 40}),
+        "README.md": b"---\nlicense: mit\nlanguage: [en, de]\nbase_model: a/b\n---\n# A model\n",
+    }
+
+
 def cases() -> Iterator[Case]:
     config = text(LLAMA)
     yarn = text(LLAMA | {"rope_scaling": YARN})
@@ -221,7 +237,8 @@ def cases() -> Iterator[Case]:
     )
     yield Case("valid: llama, sharded", {"config.json": config, **sharded()}, "valid", "", MODEL)
     for kind in (Q.F32, Q.F16, Q.BF16, Q.Q8_0, Q.Q4_0, Q.Q5_1):
-        yield Case(f"valid: gguf {kind.name}", {"a.gguf": gguf_model(kind)}, "valid", "a.gguf", MODEL)
+        yield Case(f"valid: gguf {kind.name}", {"a.gguf": gguf_model(kind)}, "valid", "a.gguf", (*MODEL, *TOKENIZER))
+    yield Case("valid: words", spoken(), "valid", "", TOKENIZER)
     old = gguf_model(Q.F32, version=b"\2\0\0\0")
     yield Case("valid: gguf version 2", {"a.gguf": old}, "valid", "a.gguf", MODEL)
     yield Case("valid: gguf blocks", {"a.gguf": blocks()}, "valid", "a.gguf", WEIGHTS)

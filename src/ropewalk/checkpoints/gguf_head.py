@@ -26,6 +26,8 @@ LONG = 4096
 LONGEST_KEY = 65_535
 LONGEST_NAME = 255
 LONGEST_STRING = 32 << 20
+LONGEST_ELEMENT = 1 << 16
+"""Bytes of one string in an array; the longest tokens and merges of published vocabularies have some hundreds."""
 LARGEST_ALIGNMENT = 1 << 16
 DEEPEST = 2
 MOST_AXES = 4
@@ -224,13 +226,15 @@ class HeadReader:
         found: list[str] = []
         number = 0
         try:
-            for number in range(count):  # noqa: B007 - for the message below
+            for number in range(count):
                 start = at + 8
                 if start > end:
                     self.refuse(f"the file ends at byte {end:,}, in the middle of an array of strings")
                 at = start + length_at(data, start - 8)[0]
                 if at > end:
                     self.refuse(f"a string of {at - start:,} bytes, {end - start:,} are left in the file")
+                if at - start > LONGEST_ELEMENT:
+                    self.refuse(f"string {number:,} has {at - start:,} bytes, {LONGEST_ELEMENT:,} is the most")
                 text = data[start:at].decode()
                 if keep:
                     found.append(text)

@@ -24,6 +24,9 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
 """Of tokenizer.ggml.token_type."""
 
 SPACE = "\u2581"
+LONGEST_PIECE = 256
+"""Characters of a SentencePiece token: each is halved in every way, which takes the square of its length. SentencePiece
+itself makes them of at most 16 unless told otherwise."""
 
 # Words, with the case of letters told apart or not; then digits; signs; line ends; spaces.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -138,7 +141,7 @@ def _sentencepiece(keys: Keys, vocabulary: dict[str, int], types: Sequence[int])
     inner = Tokenizer(
         models.BPE(
             vocabulary,
-            _merges(vocabulary, scores, types),
+            _merges(keys, vocabulary, scores, types),
             unk_token=next(token for token, number in vocabulary.items() if number == unknown),
             fuse_unk=True,
             byte_fallback=True,
@@ -151,12 +154,17 @@ def _sentencepiece(keys: Keys, vocabulary: dict[str, int], types: Sequence[int])
     return inner
 
 
-def _merges(vocabulary: Mapping[str, int], scores: Sequence[float], types: Sequence[int]) -> list[tuple[str, str]]:
+def _merges(
+    keys: Keys, vocabulary: Mapping[str, int], scores: Sequence[float], types: Sequence[int]
+) -> list[tuple[str, str]]:
     """Each way to halve each token, the tokens of the largest scores first."""
+    normal = {token: number for token, number in vocabulary.items() if types[number] == NORMAL}
+    longest = max(map(len, normal), default=0)
+    if longest > LONGEST_PIECE:
+        raise keys.wrong("tokens", f"holds one of {longest:,} characters, {LONGEST_PIECE} is the most")
     joined = [
         (-scores[number], vocabulary[token[:cut]], vocabulary[token[cut:]], token[:cut], token[cut:])
-        for token, number in vocabulary.items()
-        if types[number] == NORMAL
+        for token, number in normal.items()
         for cut in range(1, len(token))
         if token[:cut] in vocabulary and token[cut:] in vocabulary
     ]
