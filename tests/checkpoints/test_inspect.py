@@ -220,6 +220,29 @@ def test_a_local_path_wins_over_a_name_of_the_hub(tmp_path: Path, monkeypatch: p
     assert locate("org/name") == (Path("org/name"), None)
 
 
+def test_a_slip_in_a_path_does_not_go_to_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ropewalk.checkpoints.hub._fetched", lambda *_: pytest.fail("it was fetched"))
+    (tmp_path / "models" / "llama").mkdir(parents=True)
+    with pytest.raises(BadInput, match="models/lama: path: there is no such path here, and there is models/llama"):
+        locate("models/lama")
+
+
+@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
+def test_no_socket_where_the_hub_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr("socket.create_connection", lambda *_, **__: pytest.fail("a socket was opened"))
+    with pytest.raises(BadInput, match=f"there is no such path here, and {variable} is set"):
+        locate("org/no-such-name-at-all")
+    cached = tmp_path / "config.json"
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: str(cached))
+    assert locate("org/name") == (cached, "org/name")
+
+
 def test_only_the_config_of_a_name_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("huggingface_hub")
     (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
@@ -230,6 +253,7 @@ def test_only_the_config_of_a_name_is_fetched(tmp_path: Path, monkeypatch: pytes
         return str(tmp_path / "config.json")
 
     monkeypatch.setattr("huggingface_hub.hf_hub_download", fetch)
+    monkeypatch.setattr("ropewalk.checkpoints.hub._reachable", lambda: True)
     assert inspect("org/name").resolved.name == "org/name"
     assert asked == [("org/name", "config.json")]
 

@@ -16,7 +16,7 @@ from ropewalk.conformance.checks import every
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.encodings import Fire
 from ropewalk.positions import Positions
-from tests.conformance.targets import BROKEN, Kept, Naive, Shared, Twisted, broken, only_rotate, right, small
+from tests.conformance.targets import BROKEN, YARN, Kept, Naive, Shared, Twisted, broken, only_rotate, right, small
 
 IDS = list(every())
 
@@ -251,3 +251,20 @@ def test_not_a_number_is_broken() -> None:
     report = verify(target, only="N1,N2,N5,N7,N8,C8")
     assert {result.status for result in report.results} == {"broken", "not applicable"}
     assert report["N01"].status == report["N07"].status == "broken"
+
+
+def test_scores_are_judged_by_themselves() -> None:
+    """All of YaRN's gain on the query, and none on the key: no query is the spec's, and every score is.
+
+    Frequencies are those of float32, whose scores are 2e-5 from those of the real ones out there."""
+    base = small("rope", *YARN, "arithmetic=float32")
+    gain = base.spec.scaling.rotary_gain
+    moved = Twisted(
+        base,
+        without=("rotate", "attend", "forward", "cos_sin"),
+        rotate_query=lambda built, x, p: base.rotate(built, x, p) * gain,
+        rotate_key=lambda built, x, p: base.rotate(built, x, p) / gain,
+    )
+    for target in (base, moved):
+        result = verify(target, only="C5")["C05"]
+        assert result.status == "held", str(result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from ropewalk.conformance import Spec, Target, find, verify
 from ropewalk.conformance.checks import every
 from ropewalk.conformance.findings import Findings
 from ropewalk.conformance.run import chosen
-from tests.conformance.targets import Kept, Twisted, broken, small
+from tests.conformance.targets import Kept, Twisted, broken, only_rotate, small
 
 
 def test_ids_are_read_short_and_long() -> None:
@@ -104,6 +105,60 @@ def test_a_declared_bound_is_used_and_shown() -> None:
     report = verify(Twisted(broken("N01"), spec=spec), only="N1")
     assert report["N01"].status == "held"
     assert report["N01"].declared
+
+
+def with_bounds(base: Any, **bounds: Any) -> Twisted:
+    return Twisted(base, spec=base.spec.model_copy(update={"bounds": bounds}))
+
+
+def test_a_bound_of_one_thing_is_not_one_of_another() -> None:
+    """The ratio of N04 says nothing of the error itself, which frequencies in bfloat16 make."""
+    omega = (1 / 10_000 ** (torch.arange(0, 16, 2).float() / 16)).bfloat16().double()
+
+    def rotate(built: Any, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        angle = positions[:, None, :, None] * omega
+        a, b = x.double().chunk(2, -1)
+        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1).to(x.dtype)
+
+    rough = only_rotate(small(), rotate)
+    result = verify(with_bounds(rough, N04={"ratio": 1e9}), only="N4")["N04"]
+    assert (result.status, result.what, result.bound) == ("broken", "RMS error at the start", 1e-2)
+    assert not result.declared
+    loose = verify(with_bounds(rough, N04={"ratio": 1e9, "RMS error": 1e9}), only="N4")["N04"]
+    assert (loose.status, loose.declared) == ("held", True)
+
+
+def test_numbers_of_different_things_have_names() -> None:
+    checks = every()
+    assert {name for name, check in checks.items() if check.parts} == {"N04", "C02", "C29", "C34"}
+    assert checks["C29"].declared({"C29": {"difference": 1e-5}}) == (1e-5, 2.0)
+    assert checks["C12"].declared({"C12": 1e-3}) == (1e-3, 1e-3)  # one unit, two readings of it
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        ({"C29": 1e-5}, r'C29 bounds difference and compilations.*write \{"C29": \{"difference": 1e-06\} or \{"compil'),
+        ({"C29": {"compiles": 3.0}}, "C29 has no part 'compiles'; it has difference, compilations"),
+        ({"N01": {"angle": 3.0}}, r'N01 has no part \'angle\'; write \{"N01": NUMBER\}'),
+        ({"N1": 3.0}, "bounds: no requirement 'N1'"),
+    ],
+)
+def test_an_unclear_bound_is_an_error(bounds: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        verify(with_bounds(Kept(), **bounds), only="N7")
+
+
+def test_what_raises_everywhere_is_told_once() -> None:
+    def build(dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        raise NotImplementedError("fill in (2): build")
+
+    report = verify(Twisted(Kept(), build=build))
+    assert len(report.broken) > 10
+    text = str(report)
+    assert text.count("fill in (2): build") == 1
+    assert len(text.splitlines()) < 12
+    assert all(result.id in text for result in report.broken)
 
 
 @pytest.mark.parametrize(

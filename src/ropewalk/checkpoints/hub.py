@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -26,23 +27,54 @@ def locate(path: str | Path) -> tuple[Path, str | None]:
         raise BadInput(
             name, "path", "does not exist", "give a model directory, a config.json, a .gguf file, or an org/name"
         )
+    near = _near(here)
+    if near is not None:
+        raise BadInput(
+            name,
+            "path",
+            f"there is no such path here, and there is {near}",
+            f"write {near}; for the hub's {name}, run it in another directory",
+        )
     return _fetched(name), name
 
 
-def _fetched(name: str) -> Path:
-    from huggingface_hub import hf_hub_download
-
-    reachable = _reachable()
+def _near(path: Path) -> str | None:
+    """What lies in the directory under almost this name: org/name may be a path with a slip in it."""
     try:
-        return Path(hf_hub_download(name, "config.json", etag_timeout=10, local_files_only=not reachable))
+        there = [one.name for one in path.parent.iterdir()]
+    except OSError:
+        return None
+    found = get_close_matches(path.name, there, 1, cutoff=0.75)
+    return str(path.parent / found[0]) if found else None
+
+
+def _fetched(name: str) -> Path:
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    offline = _offline()
+    reason = f"{offline} is set" if offline else None if _reachable() else "the hub cannot be reached"
+    try:
+        if reason is None:
+            return Path(hf_hub_download(name, "config.json", etag_timeout=10))
+        # Not the download's own `local_files_only`, which can open a connection for a header.
+        if isinstance(cached := try_to_load_from_cache(name, "config.json"), str):
+            return Path(cached)
     except Exception as error:  # the hub raises errors of its HTTP library's, of its own and of the system's
-        reason = f"fetching it failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
-        raise BadInput(
-            name,
-            "config.json",
-            f"is not here, and {reason if reachable else 'the hub cannot be reached'}",
-            "check the name and the connection (gated: `hf auth login`), or download config.json and pass that",
-        ) from None
+        reason = f"fetching it from the hub failed ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    raise BadInput(
+        name,
+        "config.json",
+        f"there is no such path here, and {reason}",
+        "check the name and the connection (gated: `hf auth login`), or download config.json and pass that",
+    )
+
+
+def _offline() -> str | None:
+    """The variable by which the hub's library is told to stay off the network."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
+            return name
+    return None
 
 
 def _reachable() -> bool:

@@ -14,7 +14,8 @@ import os
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Annotated, Any, ParamSpec, TypeVar
 
@@ -78,6 +79,15 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(ENVIRONMENT if missing else BAD_INPUT) from None
 
     return answer
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Around what is known wrong from the words that were typed alone: a usage error."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def _not_installed(error: ImportError) -> str:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import (
+    WRONG,
+    AllowKind,
+    Json,
+    Quiet,
+    examples,
+    guarded,
+    note,
+    typed,
+    write,
+    write_json,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from ropewalk.conformance.run import Report
@@ -69,11 +83,8 @@ def verify(
         return _list(json, quiet)
     if vectors is not None:
         return _vectors(vectors)
-    if out is not None and library != "all":
-        raise ValueError(f"--out {out} is where --library all writes; leave it out, or ask for all")
+    _check_words(target, library, engine, only, out)
     if library is not None:
-        if target is not None:
-            raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
         if library == "all":
             return _all(Path(out or "scoreboard"), only, seed, json, quiet)
         reports = _library(library, only, seed, quiet or json)
@@ -92,16 +103,42 @@ def verify(
     return None
 
 
+def _check_words(target: str | None, library: str | None, engine: str, only: str | None, out: str | None) -> None:
+    """What was typed, before anything is read."""
+    from ropewalk.conformance import adapters
+    from ropewalk.conformance.adapters.checkpoint import ENGINES
+    from ropewalk.conformance.run import chosen
+
+    with typed():
+        if out is not None and library != "all":
+            raise ValueError(f"--out {out} is where --library all writes; leave it out, or ask for all")
+        if library is not None and target is not None:
+            raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
+        if library not in (None, "all", *adapters.names()):
+            raise ValueError(f"no adapter for {library!r}; there are {', '.join(adapters.names())}")
+        if engine not in ENGINES:
+            raise ValueError(f"no engine {engine!r}; a checkpoint is read by {' or '.join(ENGINES)}")
+        chosen(only)
+
+
 def _one(
     target: str, settings: list[str], engine: str, kinds: list[str], only: str | None, seed: int, silent: bool
 ) -> Report:
     from ropewalk.conformance import run
     from ropewalk.conformance.target import Target, find
+    from ropewalk.encodings import find as find_kind
+    from ropewalk.encodings import names
 
-    is_path = os.sep in target or Path(target).is_dir()
-    elsewhere = is_path or ":" in target or ("." in target and not _ours(target))
-    if elsewhere and settings:
-        raise ValueError(f"{target} has a spec of its own; {' '.join(settings)} is for encodings of ours")
+    # Our own kinds first: a directory that is called `rope` is ./rope. Then what is there, then what can be imported.
+    is_path = target not in names() and (os.sep in target or (":" not in target and Path(target).exists()))
+    with typed():
+        if not is_path and target.endswith((".gguf", ".json", ".safetensors")):
+            raise ValueError(f"there is no file {target} here")
+        elsewhere = is_path or ":" in target or ("." in target and not _ours(target))
+        if elsewhere and settings:
+            raise ValueError(f"{target} has a spec of its own; {' '.join(settings)} is for encodings of ours")
+        if not elsewhere:
+            find_kind(target)
     if is_path:
         from ropewalk.conformance.adapters import checkpoint
 
@@ -112,7 +149,8 @@ def _one(
         from ropewalk.conformance.adapters.ours import target as ours
 
         given = Target(ours(target, *settings))
-    return run.verify(given, only=only, seed=seed, progress=None if silent else _progress())
+    with _progress(silent) as progress:
+        return run.verify(given, only=only, seed=seed, progress=progress)
 
 
 def _ours(kind: str) -> bool:
@@ -129,25 +167,25 @@ def _ours(kind: str) -> bool:
 def _library(name: str, only: str | None, seed: int, silent: bool) -> list[Report]:
     from ropewalk.conformance import adapters, run
 
-    expected, progress = adapters.expected(name), None if silent else _progress()
-    return [
-        run.verify(each, only=only, seed=seed, expected=expected.get(each.short, {}), progress=progress)
-        for each in adapters.targets(name)
-    ]
+    expected = adapters.expected(name)
+    with _progress(silent) as progress:
+        return [
+            run.verify(each, only=only, seed=seed, expected=expected.get(each.short, {}), progress=progress)
+            for each in adapters.targets(name)
+        ]
 
 
 def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> None:
     """The scoreboard of what is installed here."""
     import datetime
 
-    from ropewalk.conformance.run import chosen
     from ropewalk.report import scoreboard, scoreboard_page
 
-    chosen(only)  # a wrong id is told now, and not after the first library
     entries, not_run = [], {}
     for name in scoreboard.LIBRARIES:
         try:
-            entries.append(scoreboard.gather(name, only, seed, None if quiet or json else _progress()))
+            with _progress(quiet or json) as progress:
+                entries.append(scoreboard.gather(name, only, seed, progress))
         except Exception as error:  # one that cannot be imported, for whatever reason, leaves the others their turn
             not_run[name] = str(error)
         if not (json or quiet):
@@ -162,7 +200,8 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
     if json:
         write_json(data)
     elif quiet:
-        write("\n".join(f"{name} {target['short']} {result['id']}" for name, target, result in wrong))
+        for name, target, result in wrong:
+            write(f"{name} {target['short']} {result['id']}")
     else:
         write("")
         write_table(*scoreboard.table(data))
@@ -212,7 +251,8 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
     from ropewalk.conformance.run import describe
 
     if quiet:
-        write("\n".join(result.id for result in report.broken) if report.broken else "")
+        for result in report.broken:
+            write(f"{report.target} {result.id}" if named else result.id)
         return
     if named:
         write(report.target)
@@ -231,15 +271,19 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
         note("Not applicable ones with their reasons: -v. What a requirement says: ropewalk verify --list")
 
 
-def _progress() -> Any:
-    """The requirement at work, on a terminal."""
-    if not sys.stderr.isatty():
-        return None
+@contextmanager
+def _progress(silent: bool) -> Iterator[Callable[[Any], None] | None]:
+    """The requirement at work, on a terminal, gone when the work is done."""
+    if silent or not sys.stderr.isatty():
+        yield None
+        return
 
     def show(check: Any) -> None:
         sys.stderr.write(f"\r\x1b[K{check.id}  {check.title}")
-        if check.id == "C34":
-            sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()
 
-    return show
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

@@ -52,13 +52,8 @@ class Findings:
     id: str
     bounds: tuple[float, ...] = ()
     seed: int = 0
-    declared: float | None = None
     compared: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if self.declared is not None:
-            self.bounds = tuple(self.declared for _ in self.bounds) or (self.declared,)
 
     @property
     def bound(self) -> float:

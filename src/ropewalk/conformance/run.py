@@ -74,9 +74,14 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.verdict:<78}  {self.seconds:.1f} s"]
-        shown = [*self.broken, *self.of("expected")]
-        for result in shown:
-            lines += ["", *describe(result)]
+        same: dict[Any, list[Result]] = {}
+        for result in [*self.broken, *self.of("expected")]:
+            # What raises in `build` raises in every requirement: it is told once.
+            cause = (result.status, result.why) if result.measured is None else result.id
+            same.setdefault(cause, []).append(result)
+        for first, *others in same.values():
+            lines += ["", *describe(first)]
+            lines += [f"       the same in {', '.join(other.id for other in others)}"] if others else []
         return "\n".join(lines)
 
 
@@ -126,6 +131,10 @@ def verify(
     `expected` are failures of a library that are known, by id: {"reason": ..., "issue": ...}.
     """
     target = target if isinstance(target, Target) and name is None else Target(target, name)
+    if unknown := [name for name in target.spec.bounds if name not in every()]:
+        raise ValueError(f"bounds: no requirement {unknown[0]!r}; there are N01 to N11 and C01 to C34")
+    for check in every().values():
+        check.declared(target.spec.bounds)  # one that cannot be is told now, and not as a broken requirement
     report = Report(target.name)
     began = time.perf_counter()
     for check in chosen(only):
@@ -158,8 +167,7 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
     refusal = check.refusal(target)
     if refusal is not None:
         return Result(status="not applicable", why=refusal, **told)
-    declared = target.spec.bounds.get(check.id)
-    found = Findings(check.id, check.bounds, seed, declared)
+    found = Findings(check.id, check.declared(target.spec.bounds), seed)
     began = time.perf_counter()
     try:
         with _apart():
@@ -189,12 +197,16 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
         why=(worst.why or notes) if broken else notes,
         reproduction=reproduction(target, check.id, worst) if broken else None,
         seconds=seconds,
-        declared=declared is not None,
+        declared=_declared(worst, target.spec.bounds.get(check.id)),
         mended=status == "held" and expected is not None,
         issue=None if expected is None else expected.get("issue"),
         compared=tuple(found.compared),
         **told,
     )
+
+
+def _declared(found: Difference, said: float | Mapping[str, float] | None) -> bool:
+    return found.bound in said.values() if isinstance(said, Mapping) else said is not None
 
 
 def reproduction(target: Target, id: str, found: Difference) -> str:

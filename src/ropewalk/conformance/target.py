@@ -76,8 +76,9 @@ class Spec(Settings):
     """Tokens `forward` knows; 64 unless given."""
     relative: bool = True
     """Of kind `other`: scores depend on differences of positions alone."""
-    bounds: dict[str, float] = Field(default_factory=dict)
-    """Requirement to a bound of its own, declared in place of the suite's and shown as such: {"N01": 1e-2}."""
+    bounds: dict[str, float | dict[str, float]] = Field(default_factory=dict)
+    """Requirement to a bound of its own, declared in place of the suite's and shown as such: {"N01": 1e-2}. One that
+    bounds different things has a name for each: {"C29": {"compilations": 3}}."""
 
     @model_validator(mode="after")
     def _length_is_known(self) -> Self:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ropewalk.conformance.findings import Findings, NotApplicable
@@ -18,6 +18,8 @@ class Check:
     id: str
     title: str
     bounds: tuple[float, ...]
+    parts: tuple[str, ...]
+    """What each bound is of, where they are of different things; empty: they have one unit."""
     unit: str
     needs: tuple[str, ...]
     kinds: tuple[str, ...]
@@ -41,6 +43,26 @@ class Check:
         missing = [need.replace("|", " or ") for need in self.needs if not target.has(need)]
         return f"the target offers no {', no '.join(missing)}" if missing else None
 
+    def declared(self, own: Mapping[str, float | Mapping[str, float]]) -> tuple[float, ...]:
+        """The bounds with those in place that a target declares: one number for all, or one for each part."""
+        said = own.get(self.id)
+        if said is None:
+            return self.bounds
+        if not isinstance(said, Mapping):
+            if self.parts:
+                written = " or ".join(
+                    f'{{"{part}": {bound:g}}}' for part, bound in zip(self.parts, self.bounds, strict=True)
+                )
+                raise ValueError(
+                    f"bounds: {self.id} bounds {' and '.join(self.parts)}, which {said:g} cannot both be; "
+                    f'write {{"{self.id}": {written}}}'
+                )
+            return tuple(said for _ in self.bounds) or (said,)
+        if unknown := [part for part in said if part not in self.parts]:
+            known = f"it has {', '.join(self.parts)}" if self.parts else f'write {{"{self.id}": NUMBER}}'
+            raise ValueError(f"bounds: {self.id} has no part {unknown[0]!r}; {known}")
+        return tuple(said.get(part, bound) for part, bound in zip(self.parts, self.bounds, strict=True))
+
 
 _FOUND: dict[str, Check] = {}
 
@@ -49,19 +71,21 @@ def check(
     id: str,
     title: str,
     *,
-    bound: float | tuple[float, ...] = (),
+    bound: float | tuple[float, ...] | dict[str, float] = (),
     unit: str = "",
     needs: tuple[str, ...] = (),
     kinds: tuple[str, ...] = (),
     sides: str | None = None,
 ) -> Callable[[Body], Body]:
-    """Registers the check of one requirement. `needs`: offers it cannot do without, "a|b" for either; `kinds`: whose
-    truth it knows, all if empty; `sides`: it is asked again of each hidden side of the target that has this."""
+    """Registers the check of one requirement. `bound`: several have one unit, unless they have names; `needs`: offers
+    it cannot do without, "a|b" for either; `kinds`: whose truth it knows, all if empty; `sides`: it is asked again of
+    each hidden side of the target that has this."""
 
     def register(body: Body) -> Body:
-        bounds = bound if isinstance(bound, tuple) else (bound,)
+        parts = tuple(bound) if isinstance(bound, dict) else ()
+        bounds = tuple(bound.values()) if isinstance(bound, dict) else bound if isinstance(bound, tuple) else (bound,)
         _FOUND[id] = Check(
-            id=id, title=title, bounds=bounds, unit=unit, needs=needs, kinds=kinds, sides=sides, body=body
+            id=id, title=title, bounds=bounds, parts=parts, unit=unit, needs=needs, kinds=kinds, sides=sides, body=body
         )
         return body
 

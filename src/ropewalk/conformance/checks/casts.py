@@ -205,7 +205,7 @@ def state_dict(target: Target, found: Findings) -> None:
 @check(
     "C34",
     "two instances share nothing",
-    bound=(2.4e-7, 3e-4),
+    bound={"difference": 2.4e-7, "angle": 3e-4},
     needs=("angles|rotation|bias",),
     sides="angles|rotation|bias",
 )

@@ -52,7 +52,12 @@ def size_of(target: Target, want: Tensor) -> Tensor:
     return want.double().abs().amax() if target.has("rotation") else want.double().abs().amax().clamp(min=1.0)
 
 
-@check("C29", "torch.compile: whole, the same, few compilations", bound=(1e-6, 2.0), needs=("rotation|bias",))
+@check(
+    "C29",
+    "torch.compile: whole, the same, few compilations",
+    bound={"difference": 1e-6, "compilations": 2.0},
+    needs=("rotation|bias",),
+)
 def compiled(target: Target, found: Findings) -> None:
     built = target.build()
     module = (Rotates if target.has("rotation") else Biases)(target, built)

@@ -37,7 +37,7 @@ def layout(target: Target, found: Findings) -> None:
 @check(
     "C02",
     "partial rotary: the rest passes, the ladder is its own",
-    bound=(1e-5, 0.0),
+    bound={"frequencies": 1e-5, "other features": 0.0},
     needs=("rotation",),
     kinds=("rope",),
 )
