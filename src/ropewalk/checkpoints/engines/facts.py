@@ -128,6 +128,8 @@ class Facts:
             for number, layer in enumerate(plan.layers):
                 if layer.base is not None:
                     same = (layer.base, layer.scaling, layer.ladders, layer.rotary_gain, layer.logit_gain)
+                    if self.resolved.model_type == "olmo3":  # whose sliding layers get another theta in transformers 5
+                        same = (*same, layer.window is None)
                     found.setdefault(same, (layer, []))[1].append(number)
             for layer, numbers in found.values():
                 short, long = self.lengths(layer)

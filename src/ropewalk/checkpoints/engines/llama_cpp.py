@@ -57,6 +57,8 @@ def _all_yarn(facts: Facts) -> bool:
 
 def _converted(facts: Facts, subject: Subject, draft: Draft, names: dict[str, list[str]]) -> LayerReading:
     scaling, architecture = subject.layer.scaling, facts.architecture
+    if facts.old and facts.text.get("rope_parameters", facts.old) is None:
+        return _passed_over(facts, subject, draft)
     if scaling is None and subject.partial and architecture not in names["rotates_part"]:
         why = f"its converter of {architecture} does not read {subject.partial}"
         draft.whole(subject, why, "")
@@ -91,6 +93,22 @@ def _converted(facts: Facts, subject: Subject, draft: Draft, names: dict[str, li
             )
         return subject.numbers_of(Proportional(fraction=scaling.fraction))
     return subject.planned()
+
+
+def _passed_over(facts: Facts, subject: Subject, draft: Draft) -> LayerReading:
+    """`rope_parameters: null` beside rope_scaling: the converter asks whether the key is there, and gets null."""
+    stated, base, scaling = facts.text.get("rope_theta"), subject.layer.base, subject.layer.scaling
+    theta = float(stated or known("transformers4")["types"].get(facts.resolved.model_type) or 10_000.0)
+    assert base is not None
+    lost = [] if close(theta, base) else [f"theta {theta:,.10g} instead of {base:,.10g}"]
+    lost += [] if scaling is None else [f"no {scaling.kind}"]
+    if lost:
+        draft.ignore("rope_scaling")
+        draft.note(
+            f"takes {' and '.join(lost)}",
+            "its converter reads rope_parameters where that key is there, also if it is null; remove the key",
+        )
+    return subject.numbers_of(None, base=theta)
 
 
 def _dropped(subject: Subject, draft: Draft, kind: str, why: str) -> LayerReading:

@@ -28,6 +28,9 @@ GGUF_BESIDES = ("lfm2", "qwen35", "qwen35moe")
 DROPS_CACHE = ("phi3", "phimoe", "phi4_multimodal")
 """Models whose generate() starts the cache anew where LongRoPE's list changes."""
 
+OLMO3_THETA = 500_000.0
+"""Of sliding layers, unless rope_parameters has theirs."""
+
 PER_CALL = "in every call, by its largest position"
 GROWING = "by the longest text seen so far"
 
@@ -44,6 +47,8 @@ def read(resolved: Resolved) -> Reading:
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
             why = f"its {resolved.model_type} builds plain RoPE for the whole head, and does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652")
+        elif resolved.model_type == "olmo3" and subject.layer.window is not None and not facts.nested:
+            draft.layers.append(_default_theta(subject, draft))
         elif isinstance(scaling, YaRN):
             draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
         elif isinstance(scaling, LongRoPE):
@@ -56,6 +61,17 @@ def read(resolved: Resolved) -> Reading:
         else:
             draft.layers.append(subject.planned())
     return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
+
+
+def _default_theta(subject: Subject, draft: Draft) -> LayerReading:
+    """OLMo 3's config gives rope_theta to the full layers and takes it out of the keys before the sliding ones."""
+    if subject.layer.base != OLMO3_THETA:
+        draft.note(
+            f"turns sliding layers by theta {OLMO3_THETA:,.0f} instead of {subject.layer.base:,.10g}",
+            "its OLMo 3 config takes rope_theta out of the keys for the full layers, so that the sliding ones get the "
+            "default; write rope_parameters by layer type",
+        )
+    return subject.numbers_of(subject.layer.scaling, base=OLMO3_THETA)
 
 
 def rotates_part(resolved: Resolved, engine: str) -> bool:
