@@ -83,10 +83,14 @@ OLDER = _names("""
 
 PUBLISHED = {
     "everywhere": """
-        aux_loss_alpha ep_size moe_layer_freq scoring_func seq_aux use_qkv_bias use_flash_attn use_flash_attention
-        use_flash_attn_2 pretraining_tp attention_bias attention_dropout mlp_bias
+        add_cross_attention attention_bias attention_dropout aux_loss_alpha ep_size mlp_bias moe_layer_freq
+        pretraining_tp scoring_func seq_aux tie_word_embeddings use_flash_attention use_flash_attn use_flash_attn_2
+        use_qkv_bias
     """,
+    "deepseek_v3": "topk_method",
+    "gemma2": "hidden_act",
     "gemma4_text": "num_global_key_value_heads",
+    "gpt_oss": "experts_per_token",
     "internlm2": "bias",
     "internlm3": "bias qkv_bias",
     "llama": "is_llama_config",
@@ -95,6 +99,12 @@ PUBLISHED = {
         layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta num_mtp_modules mtp_transformer_layers
         qk_norm_type shared_moe_mode use_mtp use_routing_bias
     """,
+    "phi3": "lm_head_bias",
+    "phimoe": "hidden_dropout",
+    **dict.fromkeys(
+        ("qwen3_5_text", "qwen3_5_moe_text"),
+        "attn_output_gate mamba_ssm_dtype mlp_only_layers mtp_num_hidden_layers mtp_use_dedicated_embeddings",
+    ),
     **dict.fromkeys(
         ("qwen2_vl_text", "qwen2_5_vl_text"),
         "vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id vision_token_id",
