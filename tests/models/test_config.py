@@ -110,6 +110,8 @@ class TestEncoding:
         beside = {"kind": "sinusoidal", "combine": "concat"}
         assert "cannot be the output map of width 512; write tie: false" in said(encoding=beside)["tie"]
         TransformerConfig(encoding=beside, output=False)
+        windows = {"count": 4, "pattern": ["a", "b"], "kinds": {"a": {"window": 6}, "b": {}}}
+        TransformerConfig(encoding=beside, layers=windows, tie=False)
         kinds = {"a": {"encoding": beside}, "b": {"encoding": {**beside, "share": 64}}}
         mixed = {"count": 2, "pattern": ["a", "b"], "kinds": kinds}
         assert said(layers=mixed, tie=False) == {

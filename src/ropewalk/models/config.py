@@ -265,8 +265,9 @@ class TransformerConfig(Settings):
         """Encodings that take a share of the width where others want all of it."""
         starts = []
         for side in self.sides:
-            built = [self._build(layer.encoding) for layer in _distinct(self.layer_kinds(side))]
-            # Every encoding of a stack changes the token vectors, one after the other.
+            # Every encoding of a stack changes the token vectors once, one after the other.
+            different = _distinct(layer._replace(kind=None, window=None) for layer in self.layer_kinds(side))
+            built = [self._build(layer.encoding) for layer in different]
             embeds = [encoding for encoding in built if "embed" in encoding.sites]
             starts.append(embeds[0].token_width if embeds else self.width)
             for before, after in pairwise(embeds):
