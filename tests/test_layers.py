@@ -18,7 +18,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides", "crash", "outside"),
+    ("settings", "overrides", "crash", "traced", "outside"),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),

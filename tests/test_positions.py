@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from ropewalk import positions
 from ropewalk.attention import Rule, attend
+from ropewalk.encodings import build
 from ropewalk.encodings.none import NoPE
 from ropewalk.positions import FARTHEST, PAD, Positions
 from tests.closeness import assert_close
@@ -144,3 +146,41 @@ def test_rows_and_devices_keep_what_is_known() -> None:
     assert not at.join(at).is_plain
     with torch.inference_mode():
         assert positions.plain(4).is_plain
+
+
+DYNAMIC = {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2, "trained": 16}}
+
+
+@pytest.mark.parametrize("kind", [DYNAMIC, "rope", "alibi", "none", "xpos"], ids=str)
+def test_no_index_reaches_the_limit(kind: object) -> None:
+    encoding = build(kind, heads=2, head_width=8)
+    at = torch.tensor([[3, 15], [0, 16]])
+    assert encoding.at(at, limit=17).q.limit == 17
+    with pytest.raises(ValueError, match=r"position 16 is not below the limit 16 .* give limit=17 or more"):
+        encoding.at(at, limit=16)
+    by_hand = positions.Positions(at, at, torch.zeros_like(at), 16)
+    with pytest.raises(ValueError, match="position 16 is not below the limit 16"):
+        encoding.at(by_hand)
+    with pytest.raises(ValueError, match="position 16 is not below the limit 16"):
+        encoding.at(positions.plain(4, limit=16), by_hand)
+
+
+def test_the_promise_ends_at_two_to_the_forty() -> None:
+    rope = build("rope", head_width=8)
+    rope.at(torch.tensor([-FARTHEST, FARTHEST]))
+    for far in (FARTHEST + 1, 2 * FARTHEST, -FARTHEST - 1):
+        with pytest.raises(ValueError, match=rf"position {far:,} is farther than 2\*\*40"):
+            rope.at(torch.tensor([far]))
+
+
+def test_what_cannot_be_read_is_not_looked_at() -> None:
+    rope, past = build("rope", head_width=8), torch.tensor([5])
+    assert positions.known_range(past) == (5, 5)
+    assert positions.known_range(torch.empty(0, dtype=torch.int64)) is None
+    assert rope.at(past.to("meta"), limit=4).q_table[0].is_meta
+    with FakeTensorMode() as mode:
+        rope.at(mode.from_tensor(past), limit=4)
+    each = torch.vmap(lambda at: rope.at(at, limit=4).q_table[0])(past[:, None])
+    assert each.shape == (1, 1, 1, 1, 4)
+    whole = torch.compile(lambda at: rope.at(at, limit=8).q_table[0], fullgraph=True, backend="eager")
+    assert whole(past).equal(rope.at(past, limit=8).q_table[0])

@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ropewalk.traced import watched
+
 PAD = -1
 """The segment of a place without a token."""
 
@@ -23,7 +25,11 @@ FARTHEST = 2**40
 
 class Positions(NamedTuple):
     """The tokens of a batch and where they are. `limit` is a host integer that no index reaches: fixed for a run or a
-    generation, never per step, so that what depends on it (dynamic scalings, learned tables) never changes mid-way."""
+    generation, never per step, so that what depends on it (dynamic scalings, learned tables) never changes mid-way.
+
+    Indices are compared with it by `of`, and so by `encoding.at`, once a pass, where they can be read without waiting:
+    on a CPU, and not while a graph is traced. On other devices and in graphs the limit is the caller's word.
+    """
 
     index: Tensor  # (B, L) int64, or (B, L, A) on A axes: what encodings read
     order: Tensor  # (B, L) int64: reading order, what causality and windows read
@@ -131,6 +137,7 @@ def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
     if isinstance(index, Positions):
         if limit is not None and limit != index.limit:
             raise ValueError(f"these positions already have limit {index.limit}; {limit} was given beside them")
+        _check_range(index.index, index.limit)
         return index
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise ValueError(f"positions are integers, got {index.dtype}; a float cannot hold every position past 2**24")
@@ -141,7 +148,9 @@ def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
         index = index[None]
     # On several axes the numbers are places in space; the reading order is the order they are given in.
     order = index if index.ndim == 2 else torch.arange(index.shape[1], device=index.device).expand(index.shape[:2])
-    return Positions(index, order, torch.zeros_like(order), check_limit(FARTHEST if limit is None else limit))
+    limit = check_limit(FARTHEST if limit is None else limit)
+    _check_range(index, limit)
+    return Positions(index, order, torch.zeros_like(order), limit)
 
 
 def plain(
@@ -240,3 +249,26 @@ def check_limit(limit: int, needed: int = 0) -> int:
     if not needed <= limit <= FARTHEST:
         raise ValueError(f"limit {limit} must lie between {needed}, past the last position here, and 2**40")
     return int(limit)
+
+
+def known_range(index: Tensor) -> tuple[int, int] | None:
+    """The smallest and the largest index; None where reading them would wait for a device or stop a trace."""
+    if not index.is_cpu or watched(index) or not index.numel():
+        return None
+    if index.numel() == 1:
+        return (only := int(index)), only
+    return int(index.min()), int(index.max())
+
+
+def _check_range(index: Tensor, limit: int) -> None:
+    if (known := known_range(index)) is None:
+        return
+    smallest, largest = known
+    if max(largest, -smallest) > FARTHEST:
+        far = largest if largest > FARTHEST else smallest
+        raise ValueError(f"position {far:,} is farther than 2**40, up to which angles are exact; number from the text")
+    if largest >= limit and limit != FARTHEST:
+        raise ValueError(
+            f"position {largest:,} is not below the limit {limit:,} that these positions declare; "
+            f"give limit={largest + 1} or more, one for the whole run or generation"
+        )

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ropewalk import positions
+from ropewalk import encodings, positions
 from ropewalk.attention import Cache, LayerCache, Rule, attend, prepare
 from ropewalk.encodings import Encoding
 from ropewalk.plan import Plan
@@ -322,3 +322,20 @@ def test_keys_are_not_moved_by_an_encoding_that_does_not_say_how() -> None:
     with pytest.raises(ValueError, match=r"override Spin\.move"):
         cache.shift(Spin(), 10)
     assert cache.next.tolist() == [5]
+
+
+def test_a_shift_stays_within_the_limit() -> None:
+    rope = encodings.build("rope", head_width=HEAD_WIDTH)
+    cache = LayerCache(1, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k = torch.randn(1, KEY_HEADS, 4, HEAD_WIDTH)
+    cache.append(k, k, positions.plain(4, start=10, limit=64))
+    for delta, far in ((-11, "-1"), (1000, "1,013"), (51, "64")):
+        with pytest.raises(ValueError, match=rf"moves a key to position {far}, outside \[0, 64\)"):
+            cache.shift(rope, delta)
+    with pytest.raises(ValueError, match="position -2"):
+        cache.shift(rope, -14, start=12)
+    assert cache.read()[2].index.tolist() == [[10, 11, 12, 13]], "a refused shift changes nothing"
+    cache.shift(rope, 50)
+    assert (cache.next.item(), cache.read()[2].index.tolist()) == (64, [[60, 61, 62, 63]])
+    cache.shift(rope, -60)
+    assert cache.read()[2].index.tolist() == [[0, 1, 2, 3]]

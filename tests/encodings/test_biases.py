@@ -73,14 +73,18 @@ def test_a_learned_table_ends_with_an_error() -> None:
         encoding.at(positions.plain(513))
     with pytest.raises(ValueError, match="limit=512 or less"):
         encoding.at(torch.arange(5))
-    for outside in (-1, 512):  # positions that break the word of their limit
-        with pytest.raises(IndexError):
-            encoding.at(torch.tensor([outside]), limit=512)
+    with pytest.raises(ValueError, match="position -1 is before the first of the learned table"):
+        encoding.at(torch.tensor([-1, 5]), limit=512)
+    with pytest.raises(ValueError, match="position 512 is not below the limit 512"):
+        encoding.at(torch.tensor([512]), limit=512)
 
 
 def test_encodings_of_the_length_ask_for_it() -> None:
     with pytest.raises(ValueError, match=r"at\(\.\.\., limit=N\)"):
         Scalar(width=8).at(torch.arange(4))
+    for outside in (1000, -1):
+        with pytest.raises(ValueError, match=rf"position {outside:,} is"):
+            Scalar(width=8).at(torch.tensor([3, outside]), limit=11)
     with pytest.raises(ValueError, match=r"stays within float32 up to limit 61,440, and no limit was declared"):
         XPos(head_width=8).at(torch.arange(4))
     with pytest.raises(ValueError, match="the limit is 131,072"):
@@ -114,11 +118,16 @@ def test_fire_keeps_positions_whatever_its_dtype(dtype: torch.dtype, autocast: b
         assert got[head].flatten().tolist() == pytest.approx(want, abs=2e-6)
 
 
-def test_a_learned_table_keeps_its_reserved_rows_to_itself() -> None:
-    encoding = Learned(width=8, longest=16, first_row=2)
-    assert encoding.at(torch.tensor([0]), limit=16).q_table.equal(encoding.weight[None, 2:3])
-    for position in (-1, -2, -3):
-        with pytest.raises((ValueError, IndexError)):
+@pytest.mark.parametrize("first_row", [0, 2])
+def test_a_learned_table_reads_no_row_of_no_position(first_row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the reserved rows either, and not where positions cannot be read beforehand: there the kernel refuses."""
+    monkeypatch.setattr("ropewalk.positions.known_range", lambda index: None)
+    monkeypatch.setattr("ropewalk.encodings.learned.known_range", lambda index: None)
+    encoding = Learned(width=8, longest=16, first_row=first_row)
+    first = encoding.at(torch.tensor([0]), limit=16).q_table
+    assert first.equal(encoding.weight[None, first_row : first_row + 1])
+    for position in (-3, -2, -1, 16):
+        with pytest.raises(IndexError):
             encoding.at(torch.tensor([3, position]), limit=16)
 
 

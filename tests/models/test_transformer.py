@@ -205,3 +205,21 @@ def test_one_token_under_autocast(rows: int) -> None:
         want = model(tokens)
         with torch.autocast("cpu", torch.bfloat16):
             assert_close("one token", want, model(tokens), 0.02 * want.abs().max().item())
+
+
+@pytest.mark.parametrize("parts", [[], ["none"]])
+def test_a_cache_on_several_axes_changes_nothing(parts: list[str]) -> None:
+    """Text, an image of 2 x 3, text: M-RoPE, whole and token by token."""
+    torch.manual_seed(0)
+    rope = {"kind": "rope", "sections": [2, 1, 1]}
+    encoding = {"kind": "chain", "parts": [rope, *parts]} if parts else rope
+    model = Transformer(TransformerConfig(**SMALL, layers=2, encoding=encoding, std=0.3)).eval()
+    at = positions.interleaved([3, (1, 2, 3), 4], limit=32)
+    tokens = torch.randint(37, (2, 13))
+    cache = model.cache(2, 13, limit=32)
+    with torch.no_grad():
+        want = model(tokens, at)
+        got = [model(tokens[:, :5], at.take(slice(5)), cache=cache)]
+        got += [model(tokens[:, [n]], at.take(slice(n, n + 1)), cache=cache) for n in range(5, 13)]
+    assert cache[0].read()[2].index[0].equal(at.index[0])
+    torch.testing.assert_close(torch.cat(got, dim=1), want, rtol=1e-5, atol=1e-5)

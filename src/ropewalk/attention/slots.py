@@ -123,9 +123,24 @@ class Slots:
         delta = torch.as_tensor(delta, device=self.order.device)
         moved = (self.segment != PAD) & (self.order >= start)
         step = torch.where(moved, delta[:, None] if delta.ndim else delta, 0)
+        self._refuse_leaving(moved, step)
         lost = torch.where((self.lost >= start) & (self.lost >= 0), self.lost + delta, self.lost)
         self._refuse_reaching_back(self.segment, self.order + step, lost)
         return step, lost
+
+    def _refuse_leaving(self, moved: Tensor, step: Tensor) -> None:
+        """Keys moved before position 0 or past the limit: no token could be numbered after them."""
+        index = self.index[moved] + (step[moved] if self.index.ndim == 2 else step[moved][:, None])
+        order = self.order[moved] + step[moved]
+        if not len(order):
+            return
+        smallest, largest = min(int(index.min()), int(order.min())), int(index.max())
+        if smallest < 0 or largest >= self.limit:
+            far = smallest if smallest < 0 else largest
+            raise ValueError(
+                f"this shift moves a key to position {far:,}, outside [0, {self.limit:,}), the cache's limit; shift by "
+                "less, drop those keys first, or allocate the cache with a larger limit"
+            )
 
     def move(self, step: Tensor, lost: Tensor) -> None:
         self.index = self.index + (step if self.index.ndim == 2 else step[..., None])

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ropewalk.encodings._rotation_kernel import CannotCompile, compiled, fits
+from ropewalk.traced import watched
 
 Layout = Literal["half", "pairs"]
 
@@ -40,7 +40,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     work = torch.promote_types(x.dtype, cos.dtype)
     if cos.dtype != work or sin.dtype != work:
         cos, sin = cos.to(work), sin.to(work)
-    if _watched(x) or cos.requires_grad or sin.requires_grad:
+    if watched(x) or cos.requires_grad or sin.requires_grad:
         return plain(x, cos, sin, layout)
     if x.requires_grad and torch.is_grad_enabled():
         return _Rotation.apply(x, cos, sin, layout)
@@ -81,19 +81,6 @@ class _Rotation(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None, None]:
         (gradient,), (cos, sin) = gradients, ctx.saved_tensors
         return rotate(gradient, cos, -sin, ctx.layout), None, None, None
-
-
-def _watched(x: Tensor) -> bool:
-    """Whether something follows the operators one by one: a compiler, a mode, a transform, a subclass of Tensor."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or type(x) not in (Tensor, torch.nn.Parameter)
-        or x.is_meta
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or forward_ad._current_level >= 0
-    )
 
 
 def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:

@@ -94,6 +94,11 @@ class Encoding(nn.Module):
         return value
 
     @property
+    def axes(self) -> int | None:
+        """Numbers a position must have; None: one, without an axis of its own."""
+        return None
+
+    @property
     def token_width(self) -> int:
         """How wide token vectors are before `embed`: the model's width, unless positions take a share of it."""
         return self.width
@@ -133,10 +138,10 @@ class Encoding(nn.Module):
         self.check(at)
         return None
 
-    def check(self, at: Positions, axes: int | None = None) -> None:
+    def check(self, at: Positions) -> None:
         """Refuses, on the host and before any kernel, positions this encoding cannot represent."""
-        if at.axes != axes:
-            want = "one axis" if axes is None else f"{axes} axes"
+        if at.axes != self.axes:
+            want = "one axis" if self.axes is None else f"{self.axes} axes"
             raise ValueError(f"{self.config.kind} reads {want}, the positions have shape {tuple(at.index.shape)}")
         longest = self.claims.longest
         if longest is not None and at.limit > longest:

@@ -75,6 +75,10 @@ class Chain(Encoding):
         return frozenset().union(*(part.sites for part in self.encodings))
 
     @property
+    def axes(self) -> int | None:
+        return next((part.axes for part in self.encodings if part.axes is not None), None)
+
+    @property
     def logit_gain(self) -> float:
         gain = 1.0
         for part in self.encodings:

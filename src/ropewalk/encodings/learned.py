@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from ropewalk.encodings._absolute import Absolute
 from ropewalk.encodings.base import Claims
-from ropewalk.positions import Positions
+from ropewalk.positions import Positions, known_range
 
 
 class Learned(Absolute):
@@ -42,6 +42,8 @@ class Learned(Absolute):
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
         self.check(at)
+        if (known := known_range(at.index)) is not None and known[0] < 0:
+            raise ValueError(f"position {known[0]:,} is before the first of the learned table, 0; number from 0")
         # Out of range rows, the negative ones included, raise in `embedding`; they never wrap. The reserved rows before
         # the first are no position's either.
         first = self.config.first_row

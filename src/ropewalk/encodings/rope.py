@@ -76,6 +76,10 @@ class RoPE(Encoding):
         return self.head_width if self.config.rotary_width is None else self.config.rotary_width
 
     @property
+    def axes(self) -> int | None:
+        return None if self.config.sections is None else len(self.config.sections)
+
+    @property
     def logit_gain(self) -> float:
         """What attention multiplies every score by."""
         return 1.0 if self.config.scaling is None else self.config.scaling.logit_gain
@@ -104,7 +108,7 @@ class RoPE(Encoding):
 
     def phases(self, at: Positions) -> Tensor:
         """(B, L, R/2) int64: the exact phase of every pair."""
-        self.check(at, None if self.config.sections is None else len(self.config.sections))
+        self.check(at)
         turns, _ = self.resolved(at.limit)
         if self._axis_of is None:
             return phase(at.index, turns)

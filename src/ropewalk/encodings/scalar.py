@@ -16,7 +16,7 @@ from torch import Tensor
 from ropewalk.encodings._absolute import Absolute
 from ropewalk.encodings.base import Claims
 from ropewalk.phase import widest
-from ropewalk.positions import FARTHEST, Positions
+from ropewalk.positions import FARTHEST, Positions, known_range
 
 
 class Scalar(Absolute):
@@ -38,5 +38,7 @@ class Scalar(Absolute):
                 raise ValueError(
                     "scalar of form unit divides by the length: pass positions with a limit, at(..., limit=N)"
                 )
+            if (known := known_range(at.index)) is not None and known[0] < 0:
+                raise ValueError(f"position {known[0]:,} is before the first, and scalar of form unit lies in [0, 1]")
             value = value / max(at.limit - 1, 1)
         return value.to(torch.float32)[..., None].expand(*value.shape, self.position_width)

@@ -184,6 +184,7 @@ class Transformer(nn.Module):
         if self.decoder is None:
             raise ValueError("an encoder sees its whole text at once; only a decoder has a cache")
         config, weight, kind = self.config, self.tokens.weight, self.tokens.weight.device.type
+        axes = next((encoding.axes for encoding in self.decoder.kinds if encoding.axes is not None), None)
         layers: list[LayerCache] = []
         for number, rule in enumerate(self.decoder.rules):
             first = self.decoder.rules.index(rule)
@@ -196,6 +197,7 @@ class Transformer(nn.Module):
                 limit=limit,
                 rule=rule,
                 slack=slack,
+                axes=axes,
                 dtype=torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype,
                 device=weight.device,
                 beside=layers[first] if first < number else None,
