@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING
+from transformers import CONFIG_MAPPING, AutoModel
 
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve import resolve
@@ -85,3 +85,24 @@ def test_keys_that_say_again_what_the_code_does() -> None:
         resolve({key: value for key, value in pythia.items() if key != "rotary_emb_base"})
     with pytest.raises(BadInput, match="position_embedding_type"):
         resolve({**published.config("granite-5.0-230b"), "position_embedding_type": "nope"})
+
+
+def test_a_decoder_that_sees_later_tokens() -> None:
+    """transformers 5 reads is_causal on any decoder, here its Qwen2: the first token's output depends on the last."""
+    config = published.config("gte-qwen2-7b")
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    made = CONFIG_MAPPING["qwen2"].from_dict({**config, **sizes, "num_key_value_heads": 1, "vocab_size": 8})
+    torch.manual_seed(0)
+    model = AutoModel.from_config(made).eval().float()
+    one, other = (model(torch.tensor([[1, 2, last]])).last_hidden_state[0, 0] for last in (3, 4))
+    assert not torch.equal(one, other)
+    found = resolve(config)
+    assert found.stack == "encoder"
+    assert set(found.plans) == {"encoder"}
+    assert "is_causal false" in str(found.refusal)
+    assert resolve({**config, "is_causal": True}).stack == "decoder"
+    with pytest.raises(BadInput, match="is_causal"):
+        resolve({**config, "use_sliding_window": True})
+    with pytest.raises(BadInput, match="is_causal"):
+        resolve({**published.config("gpt2"), "is_causal": False})
+    assert resolve({**published.config("gpt2"), "is_causal": True}).not_looked_at == ()

@@ -20,6 +20,7 @@ from ropewalk.checkpoints.resolve_layers import (
     LINEAR,
     SLIDING,
     Layers,
+    is_causal,
     read_layers,
     sees_both_ways,
 )
@@ -50,7 +51,7 @@ def resolve(
     notes: list[str] = []
     stack = part.known.stack
     if part.known.kind == "rope" and not _is_alibi(part):
-        if sees_both_ways(part.keys):
+        if sees_both_ways(part.keys) or not is_causal(part.keys):
             stack = "encoder"
         plans = {"encoder" if stack == "encoder" else "decoder": _rope_plan(part, notes, arithmetic)}
     else:

@@ -82,6 +82,12 @@ def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
     if known.pattern == "first" and width is not None:
         # Half of it on each side, and the token itself.
         return width // 2 + 1
+    if width is not None and not is_causal(keys):
+        raise keys.bad(
+            "is_causal",
+            f"is false beside {known.window_key} {width:,}: how far the window reaches ahead, engines do not agree on",
+            f"set {known.window_key} to null, or is_causal to true",
+        )
     if width is None or not sees_both_ways(keys):
         return width
     if width % 2:
@@ -95,6 +101,11 @@ def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
 def sees_both_ways(keys: Keys) -> bool:
     """Gemma models made for sentence vectors: half the stated window on each side, and the token itself."""
     return keys.owner.startswith("gemma") and keys.stated("use_bidirectional_attention") in (True, "all")
+
+
+def is_causal(keys: Keys) -> bool:
+    """transformers 5 makes any decoder see both ways where its config says so: models made for sentence vectors."""
+    return keys.flag("is_causal") is not False
 
 
 def _rotates(

@@ -75,7 +75,7 @@ def check_leftovers(part: Part, plan: Plan, stack: Stack, notes: list[str]) -> L
         elif key in MEANT:
             unclear[key] = keys.bad(key, f"{shown(value, 40)} {MEANT[key]}", "check what the weights are for")
         elif (close := get_close_matches(key, read, 1, 0.87)) or key in _CONSISTENT or POSITIONS.search(key):
-            if value is False and not close and key not in _ROTATES:
+            if value is False and not close and key not in (*_ROTATES, "is_causal"):
                 notes.append(f"{key} false says nothing: {part.model_type} reads no such key")
                 continue
             hint = f"did you mean {close[0]!r}? else remove it" if close else "remove it, or check model_type"
@@ -106,6 +106,7 @@ _ROTATES = ("use_rope", "rope", "rotary", "use_rotary", "use_rotary_embeddings",
 _CONSISTENT: Mapping[str, Callable[[Any, Plan, Stack], bool]] = {
     "head_dim": lambda value, plan, _: all(layer.head_width in (None, value) for layer in plan.layers),
     "is_decoder": lambda value, _, stack: value is False or stack != "encoder",
+    "is_causal": lambda value, _, stack: value is (stack != "encoder"),  # transformers 5 reads it on any decoder
     "position_embedding_type": lambda value, plan, _: value in ("rope", "rotary") and _rotate(plan) == {True},
     # A window that no text of the stated length reaches.
     "sliding_window": lambda value, plan, _: type(value) is int and plan.stated is not None and value >= plan.stated,

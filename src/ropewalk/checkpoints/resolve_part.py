@@ -40,6 +40,8 @@ def find_part(config: Mapping[str, Any], where: str) -> Part:
         return _known(keys, PARTS[model_type], refusal, {})
     text = keys.inside("text_config", inner)
     named = text.text("model_type") or PARTS[model_type]
+    if model_type == "exaone4_5" and named == "exaone4_5_text":  # its first release; transformers reads it as exaone4
+        named = PARTS[model_type]
     return _known(text, PARTS.get(named, named), refusal, config)
 
 
@@ -76,6 +78,8 @@ def refusal_of(part: Part) -> str | None:
         reasons.append("layers of linear attention or convolution")
     if known.pattern == "chunked":
         reasons.append("chunked attention")
+    if known.kind == "rope" and known.stack == "decoder" and keys.stated("is_causal") is False:
+        reasons.append("attention to later tokens too (is_causal false)")
     if keys.owner == "falcon" and keys.stated("alibi") is True:
         reasons.append("ALiBi added before the scores are divided by the root of the head width")
     if reasons:
