@@ -65,6 +65,14 @@ def sources() -> str:
     return digest.hexdigest()[:16]
 
 
+def commit() -> str:
+    """Where these sources can be looked up; `-dirty` where they were changed since."""
+    import subprocess
+
+    asked = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    return subprocess.run(asked, cwd=REPOSITORY, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def before() -> dict[str, Any]:
     """The pieces that were run before, of these sources."""
     if not RESULTS.exists():
@@ -105,6 +113,7 @@ def whole(pieces: dict[str, Any]) -> dict[str, Any]:
         },
         "versions": bars.versions(("safetensors", "gguf", "numpy")),
         "sources": sources(),
+        "commit": commit(),
         "pieces": pieces,
     }
 

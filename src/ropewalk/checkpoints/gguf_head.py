@@ -222,7 +222,7 @@ class HeadReader:
     def strings(self, count: int, keep: bool) -> list[str]:
         """The vocabulary's loop: nothing in it that need not be."""
         data, at, end = self.data, self.at, self.end
-        length_at = struct.Struct("<Q").unpack_from
+        length_at, longest = struct.Struct("<Q").unpack_from, LONGEST_ELEMENT
         found: list[str] = []
         number = 0
         try:
@@ -230,11 +230,12 @@ class HeadReader:
                 start = at + 8
                 if start > end:
                     self.refuse(f"the file ends at byte {end:,}, in the middle of an array of strings")
-                at = start + length_at(data, start - 8)[0]
+                length = length_at(data, at)[0]
+                at = start + length
                 if at > end:
-                    self.refuse(f"a string of {at - start:,} bytes, {end - start:,} are left in the file")
-                if at - start > LONGEST_ELEMENT:
-                    self.refuse(f"string {number:,} has {at - start:,} bytes, {LONGEST_ELEMENT:,} is the most")
+                    self.refuse(f"a string of {length:,} bytes, {end - start:,} are left in the file")
+                if length > longest:
+                    self.refuse(f"string {number:,} has {length:,} bytes, {longest:,} is the most")
                 text = data[start:at].decode()
                 if keep:
                     found.append(text)
