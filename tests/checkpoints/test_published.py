@@ -106,3 +106,13 @@ def test_a_decoder_that_sees_later_tokens() -> None:
     with pytest.raises(BadInput, match="is_causal"):
         resolve({**published.config("gpt2"), "is_causal": False})
     assert resolve({**published.config("gpt2"), "is_causal": True}).not_looked_at == ()
+
+
+def test_a_deepseek_without_latent_attention() -> None:
+    """DeepSeek-VL2-tiny's text part says use_mla false and widths of 0: neither is an error of the config."""
+    part = published.config("deepseek-vl2-tiny")["language_config"]
+    assert part["qk_rope_head_dim"] == 0
+    with pytest.raises(BadInput, match="use_mla: is false: heads without latent attention"):
+        resolve(part)
+    lite = published.config("deepseek-v2-lite")
+    assert published.said(resolve({**lite, "use_mla": True})) == PLANS["deepseek-v2-lite"]

@@ -113,6 +113,12 @@ def _rope_plan(part: Part, notes: list[str], arithmetic: Arithmetic) -> Plan:
 def _head_widths(keys: Keys, known: Architecture, layers: Layers) -> tuple[dict[str, int], str]:
     """Of a head of each type of layer, and where it came from."""
     if known.latent:
+        if keys.flag("use_mla") is False:
+            raise keys.bad(
+                "use_mla",
+                f"is false: heads without latent attention, which transformers' {keys.owner} does not have",
+                "nothing here reads such a checkpoint",
+            )
         still = keys.needed("qk_nope_head_dim", least=0, most=65_536)
         width = still + keys.needed("qk_rope_head_dim", most=65_536)
         return dict.fromkeys(layers.types, width), f"{keys.source('qk_nope_head_dim')} + qk_rope_head_dim"
