@@ -76,7 +76,7 @@ def small(name: str) -> Transformer:
 def test_presets_compile_whole_and_at_most_twice_over_eight_lengths(name: str, training: bool) -> None:
     torch._dynamo.reset()
     model = small(name).train(training)
-    counter = torch._dynamo.testing.CompileCounter()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager" if training else "eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     draw = Draw(0, 0, torch.tensor([3, 4])) if training else None
     for length in LENGTHS:
