@@ -18,7 +18,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides", "crash", "traced", "outside"),
+    ("settings", "overrides", "crash", "traced", "outside", "amounts"),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),
@@ -47,6 +47,7 @@ WITHOUT_TORCH = (
     "overrides.py",
     "crash.py",
     "outside.py",
+    "amounts.py",
     "plan.py",
     "scaling/**/*.py",
     "checkpoints/errors.py",

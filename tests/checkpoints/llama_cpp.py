@@ -14,7 +14,7 @@ import pytest
 class LlamaCpp:
     """Log-probabilities of what comes after tokens. Float32 keys and no flash attention: else it rounds to 16 bits."""
 
-    def __init__(self, path: Path, context: int = 512) -> None:
+    def __init__(self, path: Path, context: int = 512, **rope: Any) -> None:
         engine: Any = pytest.importorskip("xllamacpp")
         settings = engine.CommonParams()
         settings.model.path = str(path)
@@ -22,6 +22,8 @@ class LlamaCpp:
         settings.cache_type_k = settings.cache_type_v = engine.ggml_type.GGML_TYPE_F32
         settings.flash_attn_type = engine.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = 1
+        for name, value in rope.items():
+            setattr(settings, name, value)
         self.server = engine.Server(settings)
 
     def next(self, tokens: Sequence[int], most: int = 20) -> dict[int, float]:

@@ -129,8 +129,27 @@ def test_to_and_layers(ropewalk: Ropewalk) -> None:
     rows = [line.split()[0] for line in answer.stdout.splitlines() if line.startswith("  ") and line.strip()]
     for scaling in ("none", "linear", "ntk", "dynamic", "yarn", "llama3"):
         assert scaling in rows
-    assert "To reach 262,144 from 4,096:" in answer.stdout
+    assert "To reach 262,144 tokens from 4,096:" in answer.stdout
     assert "rotated" in answer.stdout
+
+
+def test_lengths_as_people_write_them(ropewalk: Ropewalk) -> None:
+    path = save(llama())
+    answer = ropewalk("inspect", path, "--to", "128k")
+    assert answer.code == 0
+    assert "To reach 128,000 tokens from 8,192:" in answer.stdout
+    assert "--max-model-len 128000" in answer.stdout
+    assert (
+        "llama-server -m MODEL.gguf -c 128000 --rope-scaling yarn --rope-scale 15.625 --yarn-orig-ctx 8192"
+        in answer.stdout
+    )
+    assert ropewalk("inspect", path, "--to", "1M", "--json").data["to"] == 1_000_000
+    answer = ropewalk("inspect", path, "--to", "long")
+    assert answer.code == 2
+    assert "'long' is not an amount; write" in " ".join(answer.stderr.split())
+    within = ropewalk("inspect", path, "--to", "4096")
+    assert within.code == 0
+    assert "4,096 is within the stated length, 8,192 [config.json:max_position_embeddings]" in within.stdout
 
 
 def test_against_another(ropewalk: Ropewalk) -> None:
@@ -174,7 +193,9 @@ def test_models_that_do_not_rotate(ropewalk: Ropewalk, config: dict[str, Any], w
     assert words in answer.stdout
     assert "Nothing rotates here" in answer.stdout
     assert "gain on" not in answer.stdout
-    assert ropewalk("inspect", "model", "--to", "4096").code == 3
+    answer = ropewalk("inspect", "model", "--to", "4096")
+    assert answer.code == 0
+    assert "no scaling applies" in answer.stdout
 
 
 @pytest.mark.parametrize("path", ["nowhere", "nowhere/config.json", "-"])

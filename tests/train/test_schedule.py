@@ -9,8 +9,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from ropewalk.amounts import amount
 from ropewalk.overrides import BadConfig, load
-from ropewalk.train.amounts import amount
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.schedule import Constant, Cosine, InverseSqrt, WarmupStableDecay
 

@@ -18,7 +18,8 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.hub import locate
 from ropewalk.checkpoints.inspect_drift import Drift, drifts
-from ropewalk.checkpoints.inspect_lengths import Stretch, Waves, stretches, waves
+from ropewalk.checkpoints.inspect_lengths import Reach, Waves, reach, waves
+from ropewalk.checkpoints.inspect_overrides import MODEL
 from ropewalk.checkpoints.resolve import read
 from ropewalk.checkpoints.resolved import Resolved
 
@@ -50,8 +51,8 @@ class Report:
     counted: tuple[str, ...]
     """Engines whose disagreement makes the verdict."""
     waves: tuple[Waves, ...]
-    to: int | None = None
-    stretches: tuple[Stretch, ...] = ()
+    reach: Reach | None = None
+    """What it takes to serve a longer text, where that was asked."""
     against: Resolved | None = None
     drifts: tuple[Drift, ...] = ()
 
@@ -111,8 +112,10 @@ class Report:
             "not_looked_at": list(resolved.not_looked_at),
             "notes": list(resolved.notes),
             "wavelengths": [asdict(one) for one in self.waves],
-            "to": self.to,
-            "scalings": [asdict(one) for one in self.stretches],
+            "to": None if self.reach is None else self.reach.to,
+            "from": None if self.reach is None else self.reach.start,
+            "to_know": [] if self.reach is None else list(self.reach.words),
+            "scalings": [] if self.reach is None else [asdict(one) for one in self.reach.stretches],
             "against": None if self.against is None else self.against.name,
             "drifts": [asdict(one) for one in self.drifts],
         }
@@ -138,8 +141,7 @@ def inspect(
         rows={name: _beside(planned, besides, reading) for name, reading in readings(resolved).items()},
         counted=counted,
         waves=waves(resolved.plan),
-        to=to,
-        stretches=() if to is None else stretches(resolved.plan, to, resolved.where),
+        reach=None if to is None else reach(resolved, to, _named(path)),
         against=other,
         drifts=() if other is None else drifts(resolved, other),
     )
@@ -157,6 +159,14 @@ def counted_engines(names: Collection[str] | None) -> tuple[str, ...]:
             near = get_close_matches(name, ENGINES, 1)
             raise ValueError(f"no engine {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {there_are}")
     return tuple(dict.fromkeys(names))
+
+
+def _named(path: str | Path) -> str:
+    """What an engine would be given: a directory, a file or an org/name; a placeholder for a config alone."""
+    here = Path(path)
+    if here.is_file() and here.suffix != ".gguf":
+        return MODEL
+    return str(path)
 
 
 def _read(path: str | Path) -> Resolved:

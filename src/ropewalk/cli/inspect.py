@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ropewalk.amounts import amount
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_table
 
 if TYPE_CHECKING:
@@ -16,17 +17,31 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "ropewalk inspect config.json",
-    "ropewalk inspect config.json --to 65536",
+    "ropewalk inspect config.json --to 128k",
     "ropewalk inspect config.json --engines vllm,llama.cpp --json",
     "ropewalk inspect . --against config.json",
 )
+
+
+def _tokens(value: str) -> int:
+    try:
+        return amount(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 @guarded
 def inspect(
     path: Annotated[str, typer.Argument(help="A model directory, a config.json, a .gguf file, or an org/name.")],
     to: Annotated[
-        int | None, typer.Option("--to", metavar="N", help="Say what each scaling would do to reach N tokens.")
+        int | None,
+        typer.Option(
+            "--to",
+            metavar="N",
+            parser=_tokens,
+            help="Show what each scaling would do to reach N tokens (32768, 128k, 1M; a k is 1,000), and print the "
+            "keys, overrides and flags that each engine needs for it.",
+        ),
     ] = None,
     engines: Annotated[
         str | None,
@@ -84,11 +99,21 @@ def _show(report: Report, layers: bool) -> None:
         if any(part):
             shown("")
             shown("\n".join(part))
-    if report.to is not None:
+    if report.reach is not None:
+        _show_reach(report)
+
+
+def _show_reach(report: Report) -> None:
+    from ropewalk.cli import inspect_to as words
+
+    assert report.reach is not None
+    shown("")
+    shown("\n".join(words.title(report.reach)))
+    if report.reach.stretches:
         shown("")
-        shown(words.stretch_title(report))
-    if report.stretches:
-        table(words.STRETCH_HEADINGS, words.stretch_rows(report))
+        table(words.HEADINGS, words.rows(report.reach))
+        shown("")
+        shown("\n".join(words.to_paste(report.reach)))
 
 
 def table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 DOT = " \u00b7 "
 LAYER_HEADINGS = ("layers", "kind", "theta", "rotated", "scaling", "gain on cos/sin", "gain on logits", "window")
-STRETCH_HEADINGS = ("scaling", "factor", "gain", "fastest pair changed", "pairs past their trained angle")
 NAMES = {
     "alibi": "ALiBi",
     "learned": "learned table",
@@ -291,28 +290,6 @@ def wave_lines(report: Report) -> list[str]:
             f"the slowest takes {wave.longest:,.0f}{f'; {still} do not turn at all' * bool(still)}"
         )
     return lines
-
-
-def stretch_title(report: Report) -> str:
-    if not report.stretches:
-        return (
-            f"{report.to:,} lies within the stated {_within(report):,}: no scaling is needed if it was trained that "
-            "far, which the config does not say."
-        )
-    return f"To reach {report.to:,} from {_within(report):,}:"
-
-
-def stretch_rows(report: Report) -> list[tuple[str, ...]]:
-    return [
-        (
-            one.scaling,
-            f"{one.factor:.4g}",
-            f"{one.gain:.5g}",
-            "-" if one.first is None else f"{one.first} (wavelength {one.first_wavelength:,.4g})",
-            str(one.past),
-        )
-        for one in report.stretches
-    ]
 
 
 def layer_rows(report: Report) -> list[tuple[str, ...]]:

@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from ropewalk.amounts import Amount
 from ropewalk.data.config import AnyData, TextData
 from ropewalk.distributed.world import MeshConfig
 from ropewalk.models.config import TransformerConfig
 from ropewalk.overrides import refusal
 from ropewalk.settings import Settings
-from ropewalk.train.amounts import Amount
 from ropewalk.train.faults import FaultConfig
 from ropewalk.train.optim import AdamW, AnyOptimizer
 from ropewalk.train.schedule import AnySchedule, Cosine, InverseSqrt

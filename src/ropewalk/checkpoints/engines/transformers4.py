@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures import find
+from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close
 from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, WINDOWS, Besides
 from ropewalk.checkpoints.engines.facts import Facts, Subject, known
@@ -20,6 +21,7 @@ from ropewalk.checkpoints.engines.transformers5 import (
     PER_CALL,
     longrope,
     read_gguf,
+    refused,
     rotates_part,
     stateful,
     yarn,
@@ -30,6 +32,8 @@ from ropewalk.plan import LayerPlan
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 4", "4.57.1"
+
+NO_HEAD_DIM = transformers5.NO_HEAD_DIM | {"mistral"}
 
 
 def read(resolved: Resolved) -> Reading:
@@ -45,6 +49,8 @@ def read(resolved: Resolved) -> Reading:
     draft.besides = _besides(resolved, besides, draft)
     subjects = list(facts.subjects())
     seen = _seen(facts) if subjects else resolved
+    if refusal := refused(Facts(seen), NO_HEAD_DIM):
+        return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     for stated in subjects:
         subject = _lost(stated, seen.plans[stated.side].layers[stated.numbers[0]], draft)
         scaling = subject.layer.scaling

@@ -27,6 +27,8 @@ GGUF_BESIDES = ("lfm2", "qwen35", "qwen35moe")
 
 DROPS_CACHE = ("phi3", "phimoe", "phi4_multimodal")
 """Models whose generate() starts the cache anew where LongRoPE's list changes."""
+NO_HEAD_DIM = frozenset({"minimax", "ministral", "mixtral"})
+"""Model types whose config class leaves head_dim null, which three rope types multiply by."""
 
 OLMO3_THETA = 500_000.0
 """Of sliding layers, unless rope_parameters has theirs."""
@@ -41,6 +43,8 @@ def read(resolved: Resolved) -> Reading:
         return read_gguf(facts, ENGINE, VERSION, "transformers5")
     if (unknown := facts.unknown_to("transformers5")) is not None:
         return Reading(engine=ENGINE, version=VERSION, refusal=f"no model type {unknown!r} without remote code")
+    if refusal := refused(facts, NO_HEAD_DIM):
+        return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     draft, switch = Draft(besides=facts.besides()), "static"
     for subject in facts.subjects():
         scaling = subject.layer.scaling
@@ -72,6 +76,21 @@ def _default_theta(subject: Subject, draft: Draft) -> LayerReading:
             "default; write rope_parameters by layer type",
         )
     return subject.numbers_of(subject.layer.scaling, base=OLMO3_THETA)
+
+
+def refused(facts: Facts, no_head_dim: frozenset[str]) -> str | None:
+    """Scalings that fail when the model is built."""
+    model_type = facts.resolved.model_type
+    for subject in facts.subjects():
+        scaling = subject.layer.scaling
+        if scaling is None:
+            continue
+        if model_type in ("phi3", "phimoe") and not isinstance(scaling, LongRoPE):
+            return f"its {model_type} takes longrope and no other rope type, not {scaling.kind!r}"
+        unset = model_type in no_head_dim and facts.text.get("head_dim") is None
+        if unset and isinstance(scaling, Dynamic | YaRN | LongRoPE):
+            return f"rope type {scaling.kind!r} fails on {model_type} unless the config states head_dim"
+    return None
 
 
 def rotates_part(resolved: Resolved, engine: str) -> bool:
