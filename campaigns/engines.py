@@ -4,8 +4,8 @@
 
 A small random Llama (Phi-3 for LongRoPE) is saved once for each way to write its positions. Every engine that is here
 reads it and gives the log-probabilities of all tokens after a short and a long text. Beside them stand those of the
-same weights rotated by the frequencies and gains that `inspect` states for that engine. The bars: they are equal; and
-where inspect says that an engine departs from the checkpoint, its numbers are not the plan's.
+same weights with the frequencies, gains and windows that `inspect` states for that engine. The bars: they are equal;
+and where inspect says that an engine departs from the checkpoint, its numbers are not the plan's.
 
 transformers 5 and llama.cpp (xllamacpp: float32 cache, no flash attention) run here. LLAMA_CPP is a source tree of
 llama.cpp, whose own converter makes the GGUF files. VLLM_PYTHON and TRANSFORMERS4_PYTHON are interpreters in which
@@ -75,6 +75,26 @@ CONFIGS: dict[str, dict[str, Any]] = {
         **LLAMA,
         "max_position_embeddings": 128,
         "rope_scaling": {"rope_type": "dynamic", "factor": 4.0},
+    },
+    "yarn in rope_parameters, theta at the top": {**LLAMA, "rope_parameters": YARN},
+    "mistral, window 64": {
+        **LLAMA,
+        "model_type": "mistral",
+        "architectures": ["MistralForCausalLM"],
+        "sliding_window": 64,
+    },
+    "phi 3, window 64": {**PHI3, "sliding_window": 64},
+    "gemma 2, window 64 in its first layer": {
+        **LLAMA,
+        "model_type": "gemma2",
+        "architectures": ["Gemma2ForCausalLM"],
+        "head_dim": 64,
+        "query_pre_attn_scalar": 64,
+        "sliding_window": 64,
+        "hidden_activation": "gelu_pytorch_tanh",
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
+        "tie_word_embeddings": True,
     },
     "rope_parameters alone": {
         **{key: value for key, value in LLAMA.items() if key != "rope_theta"},
@@ -202,10 +222,15 @@ def compare(path: Path, config: dict[str, Any], engine: str, python: str) -> dic
     found = {}
     for (text, tokens), answer in zip(asked.items(), answers, strict=True):
         inside = text == "short"
-        ours = rotated(path, config, tokens, told.frequencies if inside else told.stretched, told.rotary_gain)
-        plan = rotated(path, config, tokens, planned.frequencies if inside else planned.stretched, planned.rotary_gain)
-        apart = row.apart if inside else row.apart_long
-        found[text] = (distance(answer, ours), distance(answer, plan), apart > 1 or row.gains_differ)
+        stated, windowless = dict(config), {**config, "sliding_window": None}
+        dropped = row.reading.besides is not None and row.reading.besides.windows != report.besides.windows
+        assert not dropped or not any(row.reading.besides.windows)
+        theirs = windowless if dropped else stated
+        ours = rotated(path, theirs, tokens, told.frequencies if inside else told.stretched, told.rotary_gain)
+        plan = rotated(path, stated, tokens, planned.frequencies if inside else planned.stretched, planned.rotary_gain)
+        apart = (row.apart if inside else row.apart_long) > 1 or row.gains_differ
+        acts = dropped and len(tokens) > min(filter(None, report.besides.windows))
+        found[text] = (distance(answer, ours), distance(answer, plan), apart or acts)
     return found
 
 
@@ -229,7 +254,7 @@ def convert(path: Path) -> str:
         if place not in sys.path:
             sys.path.insert(0, place)
     gguf, base = importlib.import_module("gguf"), importlib.import_module("conversion.base")
-    for module in ("llama", "phi"):
+    for module in ("llama", "phi", "gemma"):
         importlib.import_module(f"conversion.{module}")
     name = json.loads((path / "config.json").read_text())["architectures"][0]
     found = base.ModelBase._model_classes[base.ModelType.TEXT][name]

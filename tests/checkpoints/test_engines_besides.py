@@ -3,12 +3,14 @@ written out here by hand. transformers is asked itself in test_engines_spelling.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ropewalk.checkpoints.engines import Reading, readings
+from ropewalk.checkpoints.inspect import inspect
 from ropewalk.checkpoints.resolve import read as read_path
 from tests.checkpoints.engine_configs import LLAMA, PHI3, YARN, noted, read
 from tests.checkpoints.spellings import windowed
@@ -128,6 +130,16 @@ def test_vllm_on_windows_of_some_layers() -> None:
     command = config("cohere2", "Cohere2ForCausalLM", sliding_window=1024)
     assert windows(read(command)["vllm"]) == (1025, 1025, 1025, None) * 2
     assert noted(read(command)["vllm"], "sees 1,025 tokens")
+
+
+def test_vllm_takes_a_window_that_the_architecture_has_not(tmp_path: Path) -> None:
+    """Llama's code in transformers reads no sliding_window; vLLM's engine does, and no engine fails over the key."""
+    (tmp_path / "config.json").write_text(json.dumps({**LLAMA, "sliding_window": 1024}), encoding="utf-8")
+    report = inspect(tmp_path)
+    assert report.at_odds == ("vllm",)
+    assert report.rows["vllm"].departs == ("windows",)
+    assert report.loading == ("transformers5", "transformers4", "vllm", "llama.cpp")
+    assert "windows" in report.compared
 
 
 def test_the_temperature_of_ministral_3() -> None:

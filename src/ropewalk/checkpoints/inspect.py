@@ -72,8 +72,9 @@ class Report:
 
     @property
     def applicable(self) -> tuple[str, ...]:
-        """What there is to compare: frequencies, gains, and what else the checkpoint has."""
-        return tuple(name for name in ASPECTS if name in (FREQUENCIES, GAINS, *self.besides.present()))
+        """What there is to compare: frequencies, gains, and what else the checkpoint or an engine has."""
+        departures = {aspect for row in self.rows.values() for aspect in row.departs}
+        return tuple(name for name in ASPECTS if name in {FREQUENCIES, GAINS, *self.besides.present(), *departures})
 
     @property
     def unknown(self) -> dict[str, tuple[str, ...]]:

@@ -84,7 +84,8 @@ def _seen(facts: Facts) -> Resolved:
         types = known("transformers4")["types"]
         text[key] = types.get(facts.resolved.model_type) or types.get(facts.model_type) or 10_000.0
     config = facts.resolved.config
-    return resolve(text if facts.text is config else {**config, "text_config": text}, where=facts.resolved.where)
+    seen = text if facts.text is config else {**config, "text_config": text}
+    return resolve(seen, where=facts.resolved.where, strict=False)
 
 
 def _lost(stated: Subject, layer: LayerPlan, draft: Draft) -> Subject:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ropewalk.checkpoints.architectures import find
 from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, TEMPERATURE, WINDOWS, Besides
@@ -97,6 +98,13 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
     model_type = facts.resolved.model_type
     if any(besides.windows) and model_type not in WINDOWED:
         draft.unknown = (*draft.unknown, WINDOWS)
+    if (window := _unasked(facts)) is not None:
+        draft.note(
+            f"sees {window:,} tokens in every layer, though the model's code in transformers has no windows",
+            "without layer_types it takes sliding_window for all layers, whatever the architecture",
+            about=WINDOWS,
+        )
+        besides = replace(besides, windows=(window,) * len(besides.windows))
     if model_type == "cohere2" and any(besides.windows):
         wider = tuple(window and window + 1 for window in besides.windows)
         draft.note(
@@ -129,6 +137,16 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
     if any(besides.sections):
         besides = _sections(facts, besides, draft)
     return besides
+
+
+def _unasked(facts: Facts) -> int | None:
+    """A sliding_window that the architecture does not read, where its code leaves the window to the engine."""
+    architecture, window = find(facts.resolved.model_type), facts.text.get("sliding_window")
+    if architecture is None or architecture.pattern != "full" or architecture.latent or facts.text.get("layer_types"):
+        return None
+    if not isinstance(window, int) or not 0 < window < (facts.longest or window):
+        return None
+    return window
 
 
 def _temperature(facts: Facts, besides: Besides, draft: Draft) -> Besides:
