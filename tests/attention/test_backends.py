@@ -14,7 +14,7 @@ from torch.nn.attention import flex_attention
 
 from ropewalk import encodings, positions
 from ropewalk.attention import Rule, attend, choose
-from ropewalk.encodings import ALiBi, RoPE, Signal
+from ropewalk.encodings import ALiBi, NoPE, RoPE, Signal
 from ropewalk.positions import PAD, Positions
 from tests.closeness import assert_close
 
@@ -155,6 +155,8 @@ def test_strict_raises_instead_of_another_backend() -> None:
         attend(q, k, v, signal, Rule(), soft_cap=5.0, backend="sdpa", strict=True)
     with pytest.raises(ValueError, match="flex cannot do this: it has no backward on CPU"):
         attend(q.requires_grad_(), k, v, signal, Rule(), backend="flex", strict=True)
+    with pytest.raises(ValueError, match=r"strict=True means one backend or an error.* write backend='sdpa'"):
+        attend(q, k, v, signal, Rule(), strict=True)
     with pytest.raises(ValueError, match="no backend 'flash'"):
         attend(q, k, v, signal, Rule(), backend="flash")
 
@@ -284,3 +286,20 @@ def test_positions_of_another_batch_are_refused(backend: str | None, rows: int) 
     at = positions.packed([[4, 4]] * rows)
     with pytest.raises(ValueError, match=f"positions for {rows} and {rows}"):
         attend(q, k, v, encodings.build("none").at(at), Rule(), backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["eager", "tiled"])
+def test_a_query_that_is_not_a_number_stays_so(backend: str) -> None:
+    q, k, v = torch.randn(3, 1, 2, 4, 16)
+    q[0, 1, 2, 5] = torch.nan
+    out = attend(q, k, v, NoPE().at(positions.plain(4)), Rule(), backend=backend, strict=True)
+    assert out.isnan().all(-1).nonzero().tolist() == [[0, 1, 2]]
+    assert out.isnan().any(-1).sum() == 1
+
+
+def test_tiled_has_no_second_derivative_and_says_so() -> None:
+    q, k, v = torch.randn(3, 1, 2, 4, 16, dtype=torch.float64).requires_grad_()
+    out = attend(q, k, v, NoPE().at(positions.plain(4)), Rule(), backend="tiled", strict=True)
+    (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice"):
+        first.sum().backward()

@@ -339,3 +339,38 @@ def test_a_shift_stays_within_the_limit() -> None:
     assert (cache.next.item(), cache.read()[2].index.tolist()) == (64, [[60, 61, 62, 63]])
     cache.shift(rope, -60)
     assert cache.read()[2].index.tolist() == [[0, 1, 2, 3]]
+
+
+def test_padding_takes_no_room() -> None:
+    """Sequences of 8 and 1 tokens, then 2 and 4 more, padded: 10 and 5 of 10 slots."""
+    cache = LayerCache(2, 10, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k, v = torch.randn(2, 2, KEY_HEADS, 12, HEAD_WIDTH)
+    first = positions.padded([8, 1], limit=64)
+    cache.append(k[:, :, :8], v[:, :, :8], first)
+    more = positions.padded([2, 4], limit=64)
+    place = more.index + torch.tensor([[8], [1]])
+    keys, _, at = cache.append(k[:, :, 8:], v[:, :, 8:], more._replace(index=place, order=place))
+    for row, count in enumerate((10, 5)):
+        seen = at.segment[row] != PAD
+        assert at.index[row][seen].tolist() == list(range(count))
+        given = torch.cat([k[row, :, : (8, 1)[row]], k[row, :, 8 : 8 + (2, 4)[row]]], dim=1)
+        assert keys[row][:, seen].equal(given)
+    assert cache.next.tolist() == [10, 5]
+    one = positions.of(cache.next[:, None], limit=64)
+    with pytest.raises(ValueError, match="1 keys do not fit"):
+        cache.append(k[:, :, :1], v[:, :, :1], one)
+    cache.append(k[:, :, :1], v[:, :, :1], one._replace(segment=torch.tensor([[PAD], [0]])))
+    assert cache.next.tolist() == [10, 6]
+
+
+def test_keys_of_another_dtype_are_refused_where_no_autocast_makes_them_equal() -> None:
+    rope = encodings.build("rope", head_width=HEAD_WIDTH)
+    with torch.autocast("cpu", torch.bfloat16):
+        cache = LayerCache(1, 4, KEY_HEADS, HEAD_WIDTH, limit=64, dtype=torch.bfloat16)
+    k, at = torch.randn(1, KEY_HEADS, 1, HEAD_WIDTH), positions.plain(1, limit=64)
+    with pytest.raises(ValueError, match=r"keys of torch.float32 cannot join a cache of torch.bfloat16; .* autocast"):
+        cache.append(k, k, at)
+    assert cache.filled == 0
+    with torch.autocast("cpu", torch.bfloat16):
+        keys, values, seen = cache.append(k, k, at)
+        attend(k, keys, values, rope.at(at, seen), Rule())

@@ -12,6 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply
 
 from ropewalk import positions
 from ropewalk.encodings import RoPE
+from ropewalk.plan import LayerPlan
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Proportional, YaRN
 from tests.closeness import assert_close
 from tests.encodings import oracles
@@ -192,3 +193,20 @@ def test_moving_on_several_axes_or_by_an_unknown_length_is_refused() -> None:
 def test_a_config_or_its_settings_not_both() -> None:
     with pytest.raises(ValueError, match="not both"):
         RoPE(RoPE.Config(), head_width=16, base=5e5)
+
+
+def test_keys_are_moved_in_the_precision_of_the_tables() -> None:
+    rope = RoPE(head_width=16, precision="float64")
+    k = torch.randn(1, 1, 3, 16, dtype=torch.float64)
+    near, far = torch.tensor([[5, 77, 1000]]), torch.tensor([[100_005, 123_456, 99_000]])
+    moved = rope.move(rope.at(near).rotate(k, "key"), far - near)
+    torch.testing.assert_close(moved, rope.at(far).rotate(k, "key"), rtol=0, atol=1e-14)
+
+
+def test_a_length_is_resolved_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With exact arithmetic, which takes milliseconds."""
+    rope, resolved = RoPE(head_width=16, scaling=Dynamic(factor=2, trained=32)), []
+    once = LayerPlan.for_length
+    monkeypatch.setattr(LayerPlan, "for_length", lambda plan, limit: resolved.append(limit) or once(plan, limit))
+    rope.at(torch.arange(5), limit=100)
+    assert resolved == [100]

@@ -86,6 +86,11 @@ class LayerCache:
         """Stores rotated keys and their values; returns all that these tokens' queries may attend to."""
         if self.fixed:
             raise ValueError("these keys were stored once, for cross-attention; read them, do not append to them")
+        if k.dtype != self.k.dtype and not torch.is_autocast_enabled(k.device.type):
+            raise ValueError(
+                f"keys of {k.dtype} cannot join a cache of {self.k.dtype}; a cache made under autocast has its dtype, "
+                "so make it and use it under the same one"
+            )
         slots = self.slots
         if self.passes == slots.passes:
             slots.advance(at)

@@ -128,8 +128,10 @@ def _score(
 
 
 def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | None, strict: bool) -> Choice:
-    if backend is None and score.fusible and score.signal.seen is not None and _plain(score):
+    if backend is None and not strict and score.fusible and score.signal.seen is not None and _plain(score):
         return SEES_ALL  # decoding: found at once, since every layer of every token asks
+    if strict and backend is None:
+        raise ValueError("strict=True means one backend or an error, and none is named; write backend='sdpa', ...")
     if backend not in (None, "eager", "sdpa", "flex", "tiled"):
         raise ValueError(f"no backend {backend!r}: eager, sdpa, flex, tiled, or None to choose")
     learns = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))

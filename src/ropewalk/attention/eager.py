@@ -21,7 +21,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     if score.sink is not None:
         sink = score.sink.to(wide)[None, :, None, None].expand(*logits.shape[:-1], 1)
         logits = torch.cat([logits, sink], dim=-1)
-    sees = (logits > -torch.inf).any(dim=-1, keepdim=True)
+    sees = (logits != -torch.inf).any(dim=-1, keepdim=True)  # NaN is not nothing
     # A row of -inf has no softmax: it is given zeros before, so that neither it nor its gradient is NaN.
     weights = torch.softmax(torch.where(sees, logits, 0.0), dim=-1) * sees
     weights = score.drop(weights[..., : k.shape[2]], slice(None), score.signal.q, score.signal.k)

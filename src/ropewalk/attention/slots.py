@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ropewalk.attention.rule import Rule, Seen
 from ropewalk.positions import PAD, Positions
+from ropewalk.traced import watched
 
 Where = slice | tuple[Tensor, Tensor]
 """Slots to write: the same for every row, or (rows, slots)."""
@@ -67,7 +68,7 @@ class Slots:
                 f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit"
             )
         new = at.shape[1]
-        if not self.ring and self.filled + new > self.capacity:
+        if not self.ring and self.filled + new > self.capacity and not self._room(at):
             raise ValueError(
                 f"{new} keys do not fit: {self.filled} of {self.capacity} slots are used; "
                 "allocate a larger capacity, or crop or evict first"
@@ -80,6 +81,13 @@ class Slots:
         self.queries, self.keys = at, self.read() if joined is None else joined
         self.seen = None if torch.compiler.is_compiling() else Seen(at, self.keys, self.rule)
         self.passes += 1
+
+    def _room(self, at: Positions) -> bool:
+        """Whether these tokens fit. `filled` counts places, padding among them, and needs no device; only where that is
+        too many are the tokens of each sequence counted, which waits for one."""
+        if watched(at.segment):
+            return False
+        return int((self.written + (at.segment != PAD).sum(dim=1)).max()) <= self.capacity
 
     def read(self) -> Positions:
         n = self.filled

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
@@ -103,7 +104,8 @@ class _Tiled(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads_out: Tensor) -> tuple[Tensor | None, ...]:
+    @once_differentiable
+    def backward(ctx: Any, *grads_out: Tensor) -> tuple[Tensor | None, ...]:  # pyrefly: ignore[bad-override]
         with no_autocast(grads_out[0].device):
             return _backward(ctx, *grads_out)
 

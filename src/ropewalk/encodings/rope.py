@@ -108,16 +108,18 @@ class RoPE(Encoding):
 
     def phases(self, at: Positions) -> Tensor:
         """(B, L, R/2) int64: the exact phase of every pair."""
+        return self._phases(at, self.resolved(at.limit)[0])
+
+    def _phases(self, at: Positions, turns: tuple[int, ...]) -> Tensor:
         self.check(at)
-        turns, _ = self.resolved(at.limit)
         if self._axis_of is None:
             return phase(at.index, turns)
         index = at.index[..., torch.tensor(self._axis_of, device=at.index.device)]
         return index * torch.tensor(turns, dtype=torch.int64, device=index.device)
 
     def forward(self, at: Positions) -> tuple[Tensor, Tensor]:  # cos, sin (B, 1, L, R/2), the gain folded in
-        cos, sin = cos_sin(self.phases(at)[:, None], getattr(torch, self.config.precision))
-        _, gain = self.resolved(at.limit)
+        turns, gain = self.resolved(at.limit)
+        cos, sin = cos_sin(self._phases(at, turns)[:, None], getattr(torch, self.config.precision))
         return (cos, sin) if gain == 1 else (cos * gain, sin * gain)
 
     def rotate(self, x: Tensor, table: tuple[Tensor, Tensor], role: Role) -> Tensor:
@@ -133,7 +135,7 @@ class RoPE(Encoding):
         turns, _ = self.resolved(FARTHEST)
         if self._axis_of is not None:
             raise ValueError("keys on several axes cannot be moved by one number; recompute them")
-        cos, sin = cos_sin(phase(delta, turns)[:, None])
+        cos, sin = cos_sin(phase(delta, turns)[:, None], getattr(torch, self.config.precision))
         return rotate(k, cos, sin, self.config.layout)
 
 
