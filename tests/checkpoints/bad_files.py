@@ -75,9 +75,17 @@ def corpus(start: int, count: int, seed: int = SEED) -> Iterator[Case]:
 
 @cache
 def hand_made() -> tuple[Case, ...]:
-    from tests.checkpoints import bad_configs, bad_directories, bad_gguf, bad_safetensors, bad_tokenizers, valid_files
+    from tests.checkpoints import (
+        bad_configs,
+        bad_directories,
+        bad_gguf,
+        bad_own,
+        bad_safetensors,
+        bad_tokenizers,
+        valid_files,
+    )
 
-    parts = (valid_files, bad_safetensors, bad_gguf, bad_configs, bad_directories, bad_tokenizers)
+    parts = (valid_files, bad_safetensors, bad_gguf, bad_configs, bad_directories, bad_tokenizers, bad_own)
     every = tuple(case for part in parts for case in part.cases())
     assert len({case.name for case in every}) == len(every)
     return every

@@ -117,6 +117,7 @@ NEEDED = (
     "ropewalk.checkpoints.gguf_vocabulary",
     "ropewalk.checkpoints.weights",
     "ropewalk.checkpoints.resolve",
+    "ropewalk.checkpoints.native",
 )
 
 
@@ -316,6 +317,10 @@ def run(cases: Iterable[Case]) -> list[Result]:
 
     for module in NEEDED:
         importlib.import_module(module)
+    from ropewalk import encodings
+
+    for kind in encodings.names():  # a config of our own may name each
+        encodings.find(kind)
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     for entry in ENTRY_POINTS.values():  # what is imported at the first use is then there

@@ -17,6 +17,7 @@ from torch import Tensor
 from ropewalk import positions
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.load import load
+from ropewalk.checkpoints.stream import open_checkpoint
 from tests.checkpoints.family_models import BY_NAME, made
 
 Tensors = dict[str, Tensor]
@@ -130,7 +131,6 @@ def test_old_names_of_norms(changed: Changed, saved: Callable[[str], Path]) -> N
 @pytest.mark.parametrize(
     ("name", "keys", "says"),
     [
-        ("Llama 2", {"pretraining_tp": 2}, r"pretraining_tp: 2 is not supported"),
         ("Llama 2", {"hidden_act": "quick_gelu"}, r"hidden_act: no activation 'quick_gelu'"),
         ("Llama 2", {"hidden_size": 128, "head_dim": 16}, r"has shape .* the config says"),
         ("Llama 2", {"hidden_size": "64"}, r"hidden_size: '64' is not"),
@@ -276,3 +276,63 @@ def test_stored_tables_that_are_not_sines(changed: Changed, stored: Tensor, says
     with pytest.raises(BadInput, match=says) as refusal:
         load(changed("Marian", with_(name, stored.float().contiguous())))
     assert refusal.value.field == name
+
+
+@pytest.mark.parametrize("name", ["Llama 2", "SmolLM3"])
+def test_a_key_that_says_how_it_was_trained_changes_nothing(changed: Changed, name: str) -> None:
+    path = changed(name, pretraining_tp=2)
+    tokens = torch.randint(0, 50, (2, 40))
+    with torch.no_grad():
+        want = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)(tokens).logits
+        assert (load(path)(tokens) - want).abs().max() <= 2e-5
+
+
+def mixed(tensors: Tensors) -> None:
+    """Matrices in float16 and the output map, with one value that float16 has no room for, in float32."""
+    tensors.update({name: tensor.half() for name, tensor in tensors.items() if tensor.ndim == 2})
+    tensors["lm_head.weight"] = tensors["lm_head.weight"].float()
+    tensors["lm_head.weight"][3, 5] = 1e5
+
+
+@pytest.mark.parametrize(
+    ("kinds", "want"),
+    [
+        ((torch.float16, torch.float32), torch.float32),
+        ((torch.bfloat16, torch.float16), torch.float32),
+        ((torch.bfloat16, torch.float64), torch.float64),
+        ((torch.bfloat16, torch.bfloat16), torch.bfloat16),
+    ],
+)
+@pytest.mark.parametrize("first", [0, 1])
+def test_several_dtypes_become_one_that_holds_them(
+    changed: Changed, kinds: tuple[torch.dtype, ...], want: torch.dtype, first: int
+) -> None:
+    written: Tensors = {}
+
+    def spread(tensors: Tensors) -> None:
+        for number, name in enumerate(sorted(tensors)):
+            written[name] = tensors[name] = tensors[name].to(kinds[(number + first) % 2])
+
+    model = load(changed("Llama 2", spread))
+    assert {parameter.dtype for parameter in model.parameters()} == {want}
+    assert torch.equal(model.get_parameter("head.weight"), written["lm_head.weight"].to(want))
+    norm = model.get_parameter("decoder.blocks.1.residual_mlp.before.weight")
+    assert torch.equal(norm, written["model.layers.1.post_attention_layernorm.weight"].to(want))
+
+
+def test_a_value_that_a_dtype_has_no_room_for(changed: Changed) -> None:
+    path = changed("Llama 2", mixed)
+    assert load(path).get_parameter("head.weight")[3, 5] == 1e5
+    assert load(path, dtype="bfloat16").get_parameter("head.weight").isfinite().all()
+    with pytest.raises(BadInput, match=r"lm_head\.weight: holds 100000, and float16 ends at 65504; give a wider"):
+        load(path, dtype="float16")
+
+
+def test_a_value_that_the_proof_of_an_export_has_no_room_for(changed: Changed) -> None:
+    def huge(tensors: Tensors) -> None:
+        tensors["lm_head.weight"] = tensors["lm_head.weight"].double()
+        tensors["lm_head.weight"][0, 0] = 1e39
+
+    opened = open_checkpoint(changed("Llama 2", huge))
+    with pytest.raises(BadInput, match=r"lm_head\.weight: holds 1e\+39, and float32 ends at"):
+        opened.parameter("head.weight")

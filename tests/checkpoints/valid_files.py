@@ -226,6 +226,8 @@ def spoken() -> dict[str, bytes]:
 
 
 def cases() -> Iterator[Case]:
+    from tests.checkpoints.bad_own import valid
+
     config = text(LLAMA)
     yarn = text(LLAMA | {"rope_scaling": YARN})
     single = save(llama())
@@ -244,5 +246,6 @@ def cases() -> Iterator[Case]:
     yield Case("valid: gguf blocks", {"a.gguf": blocks()}, "valid", "a.gguf", WEIGHTS)
     yield Case("valid: dtypes", {"a.safetensors": many_dtypes()}, "valid", "a.safetensors", WEIGHTS)
     yield Case("valid: one tensor", {"a.safetensors": save({"w": np.ones(1)})}, "valid", "a.safetensors", WEIGHTS)
+    yield from valid()
     for name, given in CONFIGS.items():
         yield Case(f"valid: config {name}", {"config.json": text(given)}, "valid", "config.json", CONFIG)

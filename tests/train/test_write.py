@@ -12,7 +12,7 @@ import torch
 
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.load import load
-from ropewalk.checkpoints.native import why_not_llama
+from ropewalk.checkpoints.native import Trained, why_not_llama
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, preset
 from ropewalk.scaling import YaRN
@@ -24,7 +24,7 @@ TOKENS = torch.randint(0, 53, (2, 40), generator=torch.Generator().manual_seed(0
 
 
 def written(model: Learner, out: Path) -> Path:
-    return write_model(model, out, World.start(), length=64)
+    return write_model(model, out, World.start(), Trained(64))
 
 
 @pytest.mark.parametrize("fused", [True, False])

@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -33,16 +34,19 @@ HASHED = 1 << 20
 """Files up to this size are compared by their hash too; weights by size and time."""
 
 
-def export(path: str | Path, out: str | Path, *, to: Form, dtype: str | None = None) -> Proof:
+def export(
+    path: str | Path, out: str | Path, *, to: Form, dtype: str | None = None, kinds: Collection[str] = ()
+) -> Proof:
     """Write the checkpoint at `path` as a model directory or a GGUF file, and prove it equal.
 
     dtype: of the tensors; without it they keep theirs, and weights of a quantised file become float32.
+    kinds: encodings of other packages to import where a model of our own names them, to say why it is not written.
     """
     if to not in get_args(Form):
         raise ValueError(f"to {to!r} is no form; there are hf (a directory for transformers) and gguf (for llama.cpp)")
     if dtype is not None and dtype not in DTYPES:
         raise ValueError(f"dtype {dtype!r} is not written; there are {', '.join(DTYPES)}")
-    source = open_checkpoint(path)
+    source = open_checkpoint(path, kinds)
     target = _free(Path(out), source, to)
     stamps = Stamps.of(source)
     partial = _partial(target)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ropewalk.checkpoints.errors import BadInput
@@ -80,6 +81,9 @@ class Renamed:
 
     def shape(self, name: str) -> tuple[int, ...]:
         return self._weights.shape(self._theirs[name])
+
+    def dtype(self, name: str) -> torch.dtype:
+        return self._weights.dtype(self._theirs[name])
 
     def read(self, name: str) -> Tensor:
         tensor = self._weights.read(self._theirs[name])

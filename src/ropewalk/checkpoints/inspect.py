@@ -128,11 +128,13 @@ def inspect(
     to: int | None = None,
     against: str | Path | None = None,
     engines: Collection[str] | None = None,
+    kinds: Collection[str] = (),
 ) -> Report:
-    """Read a directory, a config.json, a .gguf file or an org/name. `engines` limits whose disagreement counts."""
+    """Read a directory, a config.json, a .gguf file or an org/name. `engines` limits whose disagreement counts;
+    `kinds` are encodings of other packages to import where a model of our own names them."""
     counted = counted_engines(engines)
-    resolved = _read(path)
-    other = None if against is None else _read(against)
+    resolved = _read(path, kinds)
+    other = None if against is None else _read(against, kinds)
     facts = Facts(resolved)
     planned, besides = tuple(subject.planned() for subject in facts.subjects()), facts.besides()
     return Report(
@@ -170,10 +172,10 @@ def _named(path: str | Path) -> str:
     return str(path)
 
 
-def _read(path: str | Path) -> Resolved:
+def _read(path: str | Path, kinds: Collection[str]) -> Resolved:
     place, name = locate(path)
     try:
-        found = read(place, strict=False)
+        found = read(place, strict=False, kinds=kinds)
     except BadInput as error:
         if name is None:
             raise

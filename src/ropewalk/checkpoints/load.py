@@ -23,8 +23,8 @@ from ropewalk.checkpoints.layers import layers_of
 from ropewalk.checkpoints.left_over import check_left_over, few
 from ropewalk.checkpoints.native import is_native, load_native
 from ropewalk.checkpoints.resolve import Resolved, read
-from ropewalk.checkpoints.sniff import kind_of
-from ropewalk.checkpoints.weights import Weights, open_weights
+from ropewalk.checkpoints.sniff import kind_of, meant
+from ropewalk.checkpoints.weights import Weights, common_dtype, narrowed, open_weights
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.nn import MLP, Attention
 from ropewalk.plan import Plan
@@ -41,13 +41,13 @@ def load(
 ) -> Transformer:
     """The model of a directory (config.json and .safetensors) or of a .gguf file, ready to generate.
 
-    dtype: that of the file unless given; the weights of a quantised file become float32.
+    dtype: unless given, that of the file, or one that holds all of its dtypes; quantised weights become float32.
     kinds: encodings of other packages (my_pkg.cable) to import where the checkpoint names them; without it, none is.
     """
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise ValueError(f"no dtype {dtype!r}; there are {', '.join(DTYPES)}")
     chosen = DTYPES[dtype] if isinstance(dtype, str) else dtype
-    path = _meant(Path(path))
+    path = meant(path)
     if is_native(path):
         return load_native(path, dtype=chosen, device=torch.device(device), kinds=kinds)
     resolved = read(path, arithmetic="float32")
@@ -59,12 +59,6 @@ def load(
     fill(model, weights, family, resolved, dtype=chosen, device=torch.device(device))
     model.plans = {side: adopted(plan, resolved.plans[side]) for side, plan in model.plans.items()}
     return model.eval()
-
-
-def _meant(path: Path) -> Path:
-    """A directory that holds one .gguf and no config.json stands for that file."""
-    files = sorted(path.glob("*.gguf")) if path.is_dir() and not (path / "config.json").exists() else []
-    return files[0] if len(files) == 1 else path
 
 
 def opened(path: Path, resolved: Resolved) -> tuple[Weights, Keys]:
@@ -125,9 +119,8 @@ def fill(
     _check_shapes(model, weights, found, resolved)
     left = set(weights.names) - {name for source in found.values() for name in source.names}
     check_left_over(left, model, weights, family, _copies(model, weights, family, found), resolved)
+    dtype = dtype or common_dtype(weights, (name for source in found.values() for name in source.names))
     for ours, source in found.items():
-        if dtype is None:
-            dtype = weights.read(source.names[0]).dtype
         whole = torch.empty(model.get_parameter(ours).shape, dtype=dtype, device=device)
         row = 0
         for name in source.names:
@@ -135,7 +128,7 @@ def fill(
             if not stored.is_floating_point():
                 problem = f"holds {str(stored.dtype).removeprefix('torch.')}, and weights are floats"
                 raise BadInput(resolved.name, name, problem, "quantised models load from GGUF")
-            (part,) = to_ours(source.form, [stored], heads)
+            (part,) = to_ours(source.form, [narrowed(stored, dtype, resolved.name, name)], heads)
             part = part.reshape(-1, *whole.shape[1:]) if whole.ndim > 1 else part.flatten()
             whole[row : row + len(part)].copy_(part)
             row += len(part)

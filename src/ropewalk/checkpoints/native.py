@@ -7,21 +7,25 @@ says `model_type: ropewalk`, holds its TransformerConfig under `model`, and is l
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
 
-from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.errors import BadInput, plain
 from ropewalk.checkpoints.families.base import Source, sources
 from ropewalk.checkpoints.families.llama import ATTENTION, BLOCK, LAYER, NAMES
 from ropewalk.checkpoints.left_over import few
+from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.checkpoints.strict_json import read_json
-from ropewalk.checkpoints.weights import open_weights
+from ropewalk.checkpoints.weights import common_dtype, narrowed, open_weights
 from ropewalk.encodings._find import ALLOWED, NotAllowed
 from ropewalk.encodings.rope import RoPE
 from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.models.config import Side
+from ropewalk.plan import Plan
 from ropewalk.scaling import to_hf, to_hf_v4
 
 MODEL_TYPE = "ropewalk"
@@ -61,10 +65,28 @@ def why_not_llama(config: TransformerConfig) -> str | None:
     return None
 
 
-def describe(config: TransformerConfig, longest: int) -> dict[str, Any]:
-    """config.json. longest: tokens of a row it was trained on."""
+class Trained(NamedTuple):
+    """What a model's training says of its texts."""
+
+    length: int
+    """Tokens of the longest sequence."""
+    source_length: int | None = None
+    """The same of what an encoder-decoder reads."""
+    start: int | None = None
+    """The token that begins every text; of an encoder-decoder, what it writes."""
+    end: int | None = None
+
+
+def describe(config: TransformerConfig, trained: Trained) -> dict[str, Any]:
+    """config.json."""
+    start, end = trained.start, trained.end
+    ends = {"bos_token_id": start, "eos_token_id": end}
     if why_not_llama(config) is not None or not isinstance(encoding := config.encoding, RoPE.Config):
-        return {"model_type": MODEL_TYPE, "trained_length": longest, "model": config.model_dump(mode="json")}
+        if config.stack == "encoder-decoder":
+            ends |= {"decoder_start_token_id": start, "trained_source_length": trained.source_length}
+        said = {key: value for key, value in ends.items() if value is not None}
+        model = config.model_dump(mode="json")
+        return {"model_type": MODEL_TYPE, "trained_length": trained.length, **said, "model": model}
     scaling, theta = to_hf_v4(encoding.scaling, encoding.base, config.head_width)
     return {
         "architectures": ["LlamaForCausalLM"],
@@ -81,10 +103,11 @@ def describe(config: TransformerConfig, longest: int) -> dict[str, Any]:
         "attention_bias": config.qkv_bias,
         "mlp_bias": config.mlp_bias,
         "tie_word_embeddings": config.tie,
-        "max_position_embeddings": longest,
+        "max_position_embeddings": trained.length,
         "rope_parameters": to_hf(encoding.scaling, encoding.base, config.head_width),
         "rope_theta": theta,
         **({} if scaling is None else {"rope_scaling": scaling}),
+        **ends,
         "dtype": "float32",
         "torch_dtype": "float32",
     }
@@ -118,6 +141,8 @@ def config_in(file: Path, kinds: Collection[str] = ()) -> TransformerConfig:
         if outside:
             raise _not_allowed(file, field, list(outside), allowed) from None
         raise BadInput(file, field, first["msg"].removeprefix("Value error, "), "correct the config") from None
+    except (RuntimeError, OverflowError) as error:  # sizes that torch has no tensor for
+        raise BadInput(file, "model", f"cannot be built ({plain(error)})", "correct the config") from None
 
 
 def _not_allowed(file: Path, field: str, outside: list[str], allowed: tuple[str, ...]) -> BadInput:
@@ -129,12 +154,57 @@ def _not_allowed(file: Path, field: str, outside: list[str], allowed: tuple[str,
     return BadInput(file, field, problem, remedy if len(names) > len(allowed) else "correct the config")
 
 
+def resolve_native(file: Path, name: str, kinds: Collection[str] = ()) -> Resolved:
+    """What positions a model of our own uses: its config is the plan."""
+    config, said = config_in(file, kinds), read_json(file)
+    why = why_not_llama(config)
+    shape = "it could be a Llama's, and was not written as one" if why is None else f"no Llama: {why}"
+    return Resolved(
+        name=name,
+        where=file.name,
+        model_type=MODEL_TYPE,
+        stack=config.stack,
+        plans={**_plans(config, said, file)},
+        config=said,
+        notes=(f"the model is ropewalk's own ({shape}), in a form that ropewalk alone reads",),
+    )
+
+
+def _plans(config: TransformerConfig, said: dict[str, Any], file: Path) -> dict[Side, Plan]:
+    plans: dict[Side, Plan] = {}
+    for side in config.sides:
+        # What an encoder-decoder reads has a length of its own.
+        key = "trained_source_length" if (config.stack, side) == ("encoder-decoder", "encoder") else "trained_length"
+        length = said.get(key)
+        if length is not None and (type(length) is not int or not 0 < length <= 2**40):
+            raise BadInput(file, key, f"{length!r} is no number of tokens", "correct the config, or remove it")
+        sources = () if length is None else (("trained", f"{file.name}:{key}"),)
+        plans[side] = replace(config.plan(side), trained=length, sources=sources)
+    return plans
+
+
+def not_exported(path: Path, kinds: Collection[str]) -> BadInput:
+    """Why a model of our own is not written in another form."""
+    why = why_not_llama(config_in(path / "config.json", kinds))
+    problem = f"it is no Llama ({why}), and ropewalk writes models of its own for other engines only as Llamas"
+    if why is None:
+        problem = "its tensors have ropewalk's own names, and `ropewalk train` writes a Llama as such from the start"
+    return BadInput(path / "config.json", "model_type", problem, "ropewalk.load and ropewalk generate read it as it is")
+
+
 def load_native(
     path: Path, *, dtype: torch.dtype | None, device: torch.device, kinds: Collection[str] = ()
 ) -> Transformer:
     """A model that says `model_type: ropewalk`."""
-    config = config_in(path / "config.json", kinds)
+    file = path / "config.json"
+    config = config_in(file, kinds)
+    plans = _plans(config, read_json(file), file)
     weights = open_weights(path)
+    deep = max(len(plan.layers) for plan in plans.values())
+    if deep > len(weights.names):
+        raise BadInput(
+            file, "layers", f"{deep:,} layers and {len(weights.names):,} tensors", "the config is not theirs"
+        )
     with torch.device("meta"):
         model = Transformer(config)
     wanted = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
@@ -144,10 +214,15 @@ def load_native(
         problem = f"{few(missing)} is missing" if missing else f"{few(spare)} belongs to no part of the model"
         raise BadInput(path, "tensors", problem, "the files are not this model's")
     state = {}
+    chosen = dtype or common_dtype(weights, wanted)
     for name, shape in wanted.items():
         if weights.shape(name) != shape:
             raise BadInput(path, name, f"has shape {weights.shape(name)}, the config says {shape}", "one is wrong")
-        tensor = weights.read(name)
-        state[name] = tensor.to(device=device, dtype=dtype or tensor.dtype)
+        stored = weights.read(name)
+        if not stored.is_floating_point():
+            problem = f"holds {str(stored.dtype).removeprefix('torch.')}, and weights are floats"
+            raise BadInput(path, name, problem, "the files are not this model's")
+        state[name] = narrowed(stored, chosen, path, name).to(device)
     model.load_state_dict(state, assign=True)
+    model.plans = plans
     return model.eval()

@@ -6,6 +6,7 @@ is a BadInput that says what the readings are, and one that is not understood is
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from ropewalk.checkpoints.errors import BadInput
@@ -17,13 +18,16 @@ from ropewalk.plan import Arithmetic
 __all__ = ["Resolved", "read", "resolve", "resolve_gguf"]
 
 
-def read(path: Path | str, *, arithmetic: Arithmetic = "exact", strict: bool = True) -> Resolved:
+def read(
+    path: Path | str, *, arithmetic: Arithmetic = "exact", strict: bool = True, kinds: Collection[str] = ()
+) -> Resolved:
     """A directory with a config.json, a config.json, or a .gguf file.
 
     strict=False: keys about positions that are not understood are named in the answer, and are no error.
+    kinds: encodings of other packages to import where a model of our own names them, as for `load`.
     """
     try:
-        return _read(Path(path), arithmetic, strict)
+        return _read(Path(path), arithmetic, strict, kinds)
     except BadInput as error:
         # Every directory has a config.json, so an error says which one; sources in the plan need not.
         if Path(error.file).name != error.file:
@@ -32,11 +36,12 @@ def read(path: Path | str, *, arithmetic: Arithmetic = "exact", strict: bool = T
         raise BadInput(folder / error.file, error.field, error.problem, error.remedy) from None
 
 
-def _read(path: Path, arithmetic: Arithmetic, strict: bool) -> Resolved:
+def _read(given: Path, arithmetic: Arithmetic, strict: bool, kinds: Collection[str]) -> Resolved:
     from ropewalk.checkpoints.gguf_file import GGUF
-    from ropewalk.checkpoints.sniff import kind_of
+    from ropewalk.checkpoints.sniff import kind_of, meant
     from ropewalk.checkpoints.strict_json import read_json
 
+    path = meant(given)
     kind = kind_of(path)
     if kind == "gguf":
         return resolve_gguf(GGUF(path), arithmetic=arithmetic, strict=strict)
@@ -46,10 +51,13 @@ def _read(path: Path, arithmetic: Arithmetic, strict: bool) -> Resolved:
         )
     config = path / "config.json" if kind == "directory" else path
     if kind == "directory" and not config.is_file():
-        found = sorted(path.glob("*.gguf"))
-        if len(found) == 1:
-            return resolve_gguf(GGUF(found[0]), arithmetic=arithmetic, strict=strict)
         raise BadInput(path, "config.json", "is missing", "give a model directory, a config.json or a .gguf file")
     # A config.json is known by the folder it is in; any other file by its own name.
-    name = path.name if kind == "directory" else path.resolve().parent.name if path.name == "config.json" else path.stem
-    return resolve(read_json(config), name=name, where=config.name, arithmetic=arithmetic, strict=strict)
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    name = given.absolute().name if kind == "directory" else name
+    said = read_json(config)
+    if said.get("model_type") == "ropewalk":
+        from ropewalk.checkpoints.native import resolve_native
+
+        return resolve_native(config, name, kinds)
+    return resolve(said, name=name, where=config.name, arithmetic=arithmetic, strict=strict)

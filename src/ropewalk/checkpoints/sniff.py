@@ -83,6 +83,17 @@ def kind_of(path: str | os.PathLike[str]) -> Kind:
     return _kind(head, place, place.stat().st_size)
 
 
+def meant(path: str | os.PathLike[str]) -> Path:
+    """What a directory without a config.json stands for: the one .gguf in it, or the model that a run exported."""
+    place = Path(path)
+    if not place.is_dir() or (place / "config.json").exists():
+        return place
+    files = sorted(place.glob("*.gguf"))
+    if len(files) == 1:
+        return files[0]
+    return place / "export" if (place / "export" / "config.json").is_file() else place
+
+
 def _kind(head: bytes, path: Path, size: int) -> Kind:
     if not head:
         raise BadInput(path, "content", "is empty", "was the download cut off?")

@@ -7,7 +7,7 @@ features are laid out. `parameter` puts one of ours together from theirs, as `lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,30 +20,15 @@ from ropewalk.checkpoints import families, load
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.families.base import Keys, Source, to_ours
 from ropewalk.checkpoints.left_over import check_left_over
+from ropewalk.checkpoints.native import is_native, not_exported
 from ropewalk.checkpoints.resolve import Resolved, read
 from ropewalk.checkpoints.safetensors_file import read_header
-from ropewalk.checkpoints.sniff import kind_of
+from ropewalk.checkpoints.sniff import kind_of, meant
 from ropewalk.checkpoints.strict_json import MOST_INDEX_BYTES, read_json
-from ropewalk.checkpoints.weights import INDEX, SINGLE, Weights
+from ropewalk.checkpoints.weights import DTYPES, INDEX, SINGLE, Weights, narrowed
 from ropewalk.models import Transformer
 from ropewalk.plan import LayerPlan, Layout
 
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U64": torch.uint64,
-    "U32": torch.uint32,
-    "U16": torch.uint16,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-"""safetensors' names of what tensors are stored in."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 Change = Callable[[str, Tensor], Tensor]
@@ -141,7 +126,8 @@ class Checkpoint:
         row = 0
         for name in source.names:
             given = self.weights.read(name)
-            (part,) = to_ours(source.form, [given if change is None else change(name, given)], self.model.config.heads)
+            given = narrowed(given if change is None else change(name, given), torch.float32, self.path, name)
+            (part,) = to_ours(source.form, [given], self.model.config.heads)
             part = part.reshape(-1, *shape[1:]) if len(shape) > 1 else part.flatten()
             whole[row : row + len(part)].copy_(part)
             row += len(part)
@@ -154,9 +140,11 @@ def rotation(layer: LayerPlan) -> Rotation:
     return Rotation(layer.base, layer.rotary_width, layer.layout)
 
 
-def open_checkpoint(path: str | Path) -> Checkpoint:
+def open_checkpoint(path: str | Path, kinds: Collection[str] = ()) -> Checkpoint:
     """A directory or a .gguf file, everything but the tensors' values read and checked as `load` does."""
-    place = load._meant(Path(path))
+    place = meant(path)
+    if is_native(place):
+        raise not_exported(place, kinds)
     resolved = read(place, arithmetic="float32")
     if kind_of(place) == "json":
         place = place.parent

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.gguf_file import GGUF
-from ropewalk.checkpoints.sniff import kind_of
+from ropewalk.checkpoints.sniff import kind_of, meant
 from ropewalk.checkpoints.strict_json import read_bytes, read_json
 
 if TYPE_CHECKING:
@@ -141,10 +141,11 @@ class Stream:
 
 def of(path: str | os.PathLike[str]) -> Tokenizer:
     """The tokenizer of a checkpoint: a model directory, a file in one, or a GGUF file."""
-    kind = kind_of(path)
+    place = meant(path)
+    kind = kind_of(place)
     if kind == "gguf":
-        return from_gguf(GGUF(path))
-    return from_directory(path if kind == "directory" else Path(path).parent)
+        return from_gguf(GGUF(place))
+    return from_directory(place if kind == "directory" else place.parent)
 
 
 def from_directory(path: str | os.PathLike[str]) -> Tokenizer:

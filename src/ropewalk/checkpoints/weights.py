@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
+from functools import reduce
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +37,23 @@ PICKLES = (
     ".metadata",
 )
 
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""safetensors' names of what tensors are stored in."""
+
 
 class Weights(Protocol):
     """What a loader needs to know of any file."""
@@ -43,6 +62,10 @@ class Weights(Protocol):
     def names(self) -> tuple[str, ...]: ...
 
     def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def dtype(self, name: str) -> torch.dtype:
+        """What `read` gives it in."""
+        ...
 
     def read(self, name: str) -> Tensor:
         """One tensor, finite, in the file's dtype (float32 from GGUF), in torch's order of axes."""
@@ -73,6 +96,9 @@ class SafetensorsWeights:
     def shape(self, name: str) -> tuple[int, ...]:
         return self._place[name][1].shape
 
+    def dtype(self, name: str) -> torch.dtype:
+        return DTYPES[self._place[name][1].dtype]
+
     def read(self, name: str) -> Tensor:
         path, entry = self._place[name]
         try:
@@ -99,8 +125,28 @@ class GGUFWeights:
     def shape(self, name: str) -> tuple[int, ...]:
         return self.file.tensors[name].shape
 
+    def dtype(self, name: str) -> torch.dtype:
+        return torch.float32
+
     def read(self, name: str) -> Tensor:
         return _finite(torch.from_numpy(self.file.floats(name)), self.file.path, name)
+
+
+def common_dtype(weights: Weights, names: Iterable[str]) -> torch.dtype:
+    """The narrowest dtype that holds each of these as it is: some files keep norms or the output map wider than the
+    rest. Of float16 and bfloat16, float32."""
+    floats = {dtype for name in names if (dtype := weights.dtype(name)).is_floating_point}
+    return reduce(torch.promote_types, floats) if floats else torch.float32
+
+
+def narrowed(tensor: Tensor, to: torch.dtype, where: str | os.PathLike[str], name: str) -> Tensor:
+    """The tensor in another dtype; an error where that has no room for its values."""
+    cast = tensor.to(to)
+    if torch.promote_types(tensor.dtype, to) != to and not bool(torch.isfinite(torch.stack(torch.aminmax(cast))).all()):
+        said, most = str(to).removeprefix("torch."), torch.finfo(to).max
+        problem = f"holds {tensor.abs().max().item():g}, and {said} ends at {most:g}"
+        raise BadInput(where, name, problem, "give a wider dtype, or none")
+    return cast
 
 
 def _finite(tensor: Tensor, path: Path, name: str) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json
+from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, note, write, write_json
 
 EPILOG = examples(
     "ropewalk export MODEL --to hf exported",
@@ -34,6 +34,7 @@ def export(
     dtype: Annotated[
         Stored | None, typer.Option(help="Of the weights; else that of the source, float32 of a quantised one.")
     ] = None,
+    allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -48,7 +49,7 @@ def export(
     from ropewalk.checkpoints.export import export as exported
 
     try:
-        proof = exported(path, out, to=to.value, dtype=dtype and dtype.value)
+        proof = exported(path, out, to=to.value, dtype=dtype and dtype.value, kinds=allow_kind or ())
     except NotProven as error:
         note(f"{path}: {error}; nothing was kept")
         raise typer.Exit(WRONG) from None

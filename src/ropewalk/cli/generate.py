@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import Json, Quiet, examples, guarded, note, write_json
+from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, note, write_json
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.resolved import Resolved
@@ -51,6 +52,7 @@ def generate(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Of the first prompt; the next has the next.")] = None,
     dtype: Annotated[Precision | None, typer.Option(help="Of the computation; else that of the file.")] = None,
+    allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -63,14 +65,14 @@ def generate(
     prompts = [*(prompt or []), *map(_read, file or [])]
     if not prompts:
         raise typer.BadParameter("say what to go on with: --prompt TEXT or --file FILE")
-    tokenizer, resolved = _open(path)
+    tokenizer, resolved = _open(path, allow_kind or ())
     ids = [tokenizer.encode(text) for text in prompts]
     start = _start(resolved)
     first = _seed() if seed is None else seed
 
     from ropewalk.checkpoints.load import load
 
-    model = load(path, dtype=dtype and dtype.value)
+    model = load(path, dtype=dtype and dtype.value, kinds=allow_kind or ())
     _warn(model, 1 if start is not None else max(map(len, ids)), max_tokens)
     options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
     options |= {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": first, "stop": tokenizer.stops}
@@ -140,15 +142,15 @@ class Run:
         }
 
 
-def _open(path: str) -> tuple[Tokenizer, Resolved]:
+def _open(path: str, kinds: Collection[str]) -> tuple[Tokenizer, Resolved]:
     """What can be refused before the weights are read."""
     from ropewalk.checkpoints import resolve
     from ropewalk.checkpoints.tokenizer import of
 
-    resolved = resolve.read(Path(path))
+    resolved = resolve.read(Path(path), kinds=kinds)
     if resolved.stack == "encoder":
         raise ValueError(
-            f"{path}: {resolved.model_type} is an encoder: it reads a text and does not say what comes next. "
+            f"{path}: the model is an encoder: it reads a text and does not say what comes next. "
             "Give a decoder or an encoder-decoder"
         )
     if resolved.refusal is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.amounts import amount
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_table
+from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, write, write_table
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect import Report
@@ -51,6 +51,7 @@ def inspect(
         str | None, typer.Option("--against", metavar="PATH", help="Say where the positions differ from this one's.")
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
+    allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -67,7 +68,7 @@ def inspect(
         counted = counted_engines(None if engines is None else [name.strip() for name in engines.split(",")])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engines'") from None
-    report = inspected(path, to=to, against=against, engines=counted)
+    report = inspected(path, to=to, against=against, engines=counted, kinds=allow_kind or ())
     wrong = bool(report.drifts) if against is not None else not report.agree or bool(report.resolved.not_understood)
     if json:
         shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))

@@ -218,6 +218,8 @@ def listed_keys(keys: Collection[str], most: int = 20) -> str:
 
 def _engines_verdict(report: Report) -> str:
     """Which engines depart from the checkpoint and in what, what the others agree on, and what was not compared."""
+    if report.resolved.model_type == "ropewalk":
+        return "Only ropewalk reads it: the other engines have no model of this type."
     if not report.rotates:
         return "Nothing rotates here: there are no frequencies to compare, and nothing else was compared."
     if not report.loading:

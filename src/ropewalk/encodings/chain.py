@@ -31,7 +31,7 @@ Part = Annotated[
 class Chain(Encoding):
     class Config(Encoding.Config):
         kind: Literal["chain"] = "chain"
-        parts: tuple[Part, ...] = Field(min_length=1)
+        parts: tuple[Part, ...] = Field(min_length=1, max_length=16)
 
     config: Config
 

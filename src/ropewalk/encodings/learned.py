@@ -22,9 +22,9 @@ from ropewalk.positions import Positions, known_range
 class Learned(Absolute):
     class Config(Absolute.Config):
         kind: Literal["learned"] = "learned"
-        longest: int = Field(gt=0)
+        longest: int = Field(gt=0, le=2**40)
         """Positions in the table."""
-        first_row: int = Field(default=0, ge=0)
+        first_row: int = Field(default=0, ge=0, le=2**20)
         """Row of position 0: RoBERTa, OPT and MPNet keep two rows for other uses."""
         std: float = Field(default=0.02, gt=0)
         """Spread of the initial values."""

@@ -25,8 +25,8 @@ from ropewalk.positions import Positions
 class T5(Encoding):
     class Config(Encoding.Config):
         kind: Literal["t5"] = "t5"
-        buckets: int = Field(default=32, ge=4)
-        farthest: int = Field(default=128, gt=1)
+        buckets: int = Field(default=32, ge=4, le=2**20)
+        farthest: int = Field(default=128, gt=1, le=2**40)
         """Distance from which on all share the last bucket."""
         bidirectional: bool = False
         """True for encoders: half the buckets for keys after the query."""

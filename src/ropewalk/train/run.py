@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ropewalk.checkpoints.native import Trained
 from ropewalk.data.open import Data, open_data
 from ropewalk.distributed.world import World
 from ropewalk.models.config import TransformerConfig
@@ -125,7 +126,8 @@ def _train(
                 loop.metrics.close()
         export = None
         if finished:
-            export = write_model(model, out / "export", world, length=cut.length, tokenizer=data.tokenizer)
+            trained = Trained(cut.length, data.source_length, data.start, data.end)
+            export = write_model(model, out / "export", world, trained, tokenizer=data.tokenizer)
         return Result(out, loop.step, cut.steps, loop.valid, export, signals.received)
 
 

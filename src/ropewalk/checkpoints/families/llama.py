@@ -28,7 +28,7 @@ SPARE: tuple[str, ...] = ()
 
 
 def shape(keys: Keys) -> dict[str, Any]:
-    keys.must("pretraining_tp", 1, None)
+    # `pretraining_tp` says how it was trained: no modelling code of transformers 5 reads it.
     width, heads = keys.count("hidden_size"), keys.count("num_attention_heads")
     return {
         "vocabulary": keys.count("vocab_size"),

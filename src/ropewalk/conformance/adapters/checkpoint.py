@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from ropewalk.attention.cache import Cache
 from ropewalk.checkpoints.load import load
+from ropewalk.checkpoints.native import is_native
+from ropewalk.checkpoints.sniff import meant
 from ropewalk.conformance.adapters.peer import need, only_padding
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.conformance.target import Spec
@@ -47,8 +49,8 @@ class Checkpoint:
         self.source = f"from ropewalk.conformance.adapters import checkpoint; target = {made}"
         whole = read(path, kinds)
         self.plan: Plan = whole.plan
-        if whole.decoder is None:
-            raise ValueError(f"{path} has no decoder; a causal model is verified")
+        if whole.decoder is None or whole.encoder is not None:
+            raise ValueError(f"{path} is an {whole.config.stack}; a decoder alone is verified, which reads one text")
         self.layer: LayerPlan = self.plan.layers[0]
         self.alike = all(layer == self.layer for layer in self.plan.layers)
         self.spec = self._spec(whole)
@@ -110,6 +112,10 @@ class Ours(Checkpoint):
 
 class Theirs(Checkpoint):
     def __init__(self, path: Path, engine: str, kinds: tuple[str, ...]) -> None:
+        if is_native(meant(path)):
+            raise ValueError(
+                f"{path} is a model of ropewalk's own, which transformers does not load; leave out --engine"
+            )
         super().__init__(path, engine, kinds)
         inner = getattr(self.read(), "model", None)
         if self.spec.kind == "rope" and hasattr(inner, "rotary_emb"):
