@@ -31,6 +31,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "encoding": "sinusoidal",
     },
     "alibi": {**SIZES, "layers": 2, "encoding": "alibi"},
+    "gelu": {**SIZES, "layers": 2, "activation": "gelu"},
     "llama": {**SIZES, "layers": 2},
 }
 PROMPT = "Save the file"
@@ -95,15 +96,22 @@ def test_it_is_inspected(ropewalk: Ropewalk, run: Run) -> None:
         assert f"{run.path.name} \u00b7" in done.stdout
         assert "trained 48 [config.json:trained_length]" in done.stdout
         assert ("trained 56 [config.json:trained_source_length]" in done.stdout) == (run.path.name == "translation")
-        assert {"translation": "sinusoidal", "alibi": "ALiBi"}[run.path.name] in done.stdout
+        assert {"translation": "sinusoidal", "alibi": "ALiBi", "gelu": "RoPE (half)"}[run.path.name] in done.stdout
     report = ropewalk("inspect", str(run.path), "--json").data
     refused = [name for name, engine in report["engines"].items() if engine["refusal"] is not None]
     assert refused == (["transformers5", "transformers4", "vllm", "llama.cpp"] if own else [])
 
 
+def test_no_engine_is_told_how_to_reach_further(ropewalk: Ropewalk, made: Callable[[str], Run]) -> None:
+    done = ropewalk("inspect", str(made("gelu").path), "--to", "192", "--json")
+    assert done.code == 0, done.stderr
+    assert [scaling["overrides"] for scaling in done.data["scalings"]] == [[]] * len(done.data["scalings"])
+    assert {"yarn", "linear"} <= {scaling["scaling"] for scaling in done.data["scalings"]}
+
+
 def test_it_is_exported_or_not_for_one_reason(ropewalk: Ropewalk, run: Run) -> None:
     done = ropewalk("export", str(run.path), "out", "--to", "hf")
-    reasons = {"translation": "stack is encoder-decoder", "alibi": "positions are alibi"}
+    reasons = {"translation": "stack is encoder-decoder", "alibi": "positions are alibi", "gelu": "activation is gelu"}
     if run.path.name == "llama":
         assert (done.code, done.stderr) == (0, "")
         return

@@ -56,7 +56,9 @@ class Override:
 
 
 def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL) -> tuple[Override, ...]:
-    """For each engine, what makes it rotate by `scaling` on the layers that are scaled."""
+    """For each engine, what makes it rotate by `scaling` on the layers that are scaled; a model of our own has none."""
+    if resolved.model_type == "ropewalk":
+        return ()
     facts = Facts(resolved)
     wanted = Wanted(resolved, scaling, to)
     if facts.gguf:
