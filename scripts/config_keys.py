@@ -5,7 +5,7 @@
 For every architecture that can be read: the fields its config class declares, without those that are about positions.
 All names that the classes declare were looked at one by one: `ABOUT` are about positions, `BESIDE` are not, and a name
 in neither (a later transformers has new ones) ends the script, so that a person looks at it. What is in no list is
-named in the answer of `ropewalk inspect`.
+named in the answer of `ropewalk inspect`. Beside it: what each class takes for keys that a text part leaves out.
 """
 
 from __future__ import annotations
@@ -135,8 +135,28 @@ def config_keys() -> dict[str, list[str]]:
     return {"everywhere": sorted(shared), **found}
 
 
+def defaults() -> dict[str, dict[str, int | float]]:
+    """What each class takes for sizes, length, base and part of the head; a text part's config may leave them out."""
+    found: dict[str, dict[str, int | float]] = {}
+    for name, known in TABLE.items():
+        made = CONFIG_MAPPING[LIKE.get(name, name)]()
+        plain = {field.name: field.default for field in dataclasses.fields(made)}
+        rope = getattr(made, "rope_parameters", None) or {}
+        values = {key: getattr(made, key, None) for key in (known.layer_key, known.heads_key, known.width_key)}
+        values[known.longest_key] = getattr(made, known.longest_key, None)
+        if known.head_key is not None:
+            values[known.head_key] = plain.get(known.head_key)
+        if known.theta_key is not None and rope.get("rope_type") == "default":
+            values[known.theta_key] = rope["rope_theta"]
+        if known.fraction_key is not None and "partial_rotary_factor" in rope:
+            values[known.fraction_key] = rope["partial_rotary_factor"]
+        found[name] = {key: value for key, value in values.items() if isinstance(value, int | float)}
+    return found
+
+
 def main() -> None:
-    wrapped = textwrap.fill(json.dumps(config_keys()), 118, break_long_words=False, break_on_hyphens=False)
+    made = {"keys": config_keys(), "defaults": defaults()}
+    wrapped = textwrap.fill(json.dumps(made), 118, break_long_words=False, break_on_hyphens=False)
     TARGET.write_text(wrapped + "\n", encoding="utf-8")
 
 

@@ -247,7 +247,7 @@ def test_experts_are_refused() -> None:
 
 
 ERRORS = {
-    "unknown architecture": (lambda: of("lama"), "did you mean 'llama'?"),
+    "unknown architecture": (lambda: of("lama"), "layout and windows would be guesses"),
     "unread rope key": (lambda: of("llama", rope__freq_bse=1.0), "nothing reads it for llama"),
     "a window without code": (lambda: of("llama", attention__sliding_window=4096), "ignores it"),
     "yarn without a factor": (lambda: of("llama", rope__scaling__type="yarn"), "yarn needs it"),
@@ -322,3 +322,38 @@ def test_a_file_on_disk(tmp_path: Path) -> None:
 def test_garbage_gives_bad_input_or_a_plan(arch: str, keys: dict[str, Any]) -> None:
     with contextlib.suppress(BadInput):
         assert isinstance(of(arch, **keys), Resolved)
+
+
+def test_a_vocabulary_is_not_made_to_find_the_positions() -> None:
+    """Lists of a model's own layers are, however long."""
+
+    class Long(Said):
+        @property
+        def metadata(self) -> dict[str, Any]:
+            raise AssertionError("every token was made")
+
+        @metadata.setter
+        def metadata(self, _: Any) -> None: ...
+
+    keys = {
+        "general.architecture": "llama",
+        "llama.block_count": 2,
+        "llama.context_length": 64,
+        "llama.embedding_length": 64,
+        "llama.attention.head_count": 4,
+        "llama.rope.freq_base": 500_000.0,
+    }
+    assert resolve_gguf(cast(GGUF, Long(keys))).plan.stated == 64
+    slides = [True] * 4999 + [False]
+    said = Said({"general.architecture": "gemma3"})
+    keys = {key.replace("llama", "gemma3"): value for key, value in keys.items() if key != "general.architecture"}
+    said.small = {
+        "general.architecture": "gemma3",
+        **keys,
+        "gemma3.block_count": 5000,
+        "gemma3.attention.sliding_window": 512,
+    }
+    said.long = ("gemma3.attention.sliding_window_pattern",)
+    said.metadata = {**said.small, "gemma3.attention.sliding_window_pattern": slides}
+    layers = resolve_gguf(cast(GGUF, said)).plan.layers
+    assert [layer.window is not None for layer in layers] == slides

@@ -6,9 +6,13 @@ here is refused, since layout, width and pattern of its layers would be guesses.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from ropewalk.checkpoints.resolved import Stack
@@ -110,6 +114,9 @@ PARTS = {
 }
 """Models of several parts, and what their `text_config` is where it does not say."""
 
+TEXTS = (("text_config",), ("llm_config",), ("language_config",), ("thinker_config", "text_config"))
+"""Where models of several parts have their text part."""
+
 REMOTE = {
     "baichuan": "Baichuan's positions (RoPE in the 7B models, ALiBi in the 13B ones) are chosen by its own code",
     "chatglm": "ChatGLM's positions are in its own code; the GLM-4 checkpoints whose names end in -hf state them",
@@ -132,7 +139,21 @@ def names() -> tuple[str, ...]:
     return tuple(sorted({*TABLE, *PARTS}))
 
 
+@cache
+def of_transformers(what: Literal["keys", "defaults"]) -> Mapping[str, Any]:
+    """Of each architecture, keys that are not about positions, or what a text part may leave out."""
+    return json.loads(Path(__file__).with_name("config_keys.json").read_text(encoding="utf-8"))[what]
+
+
 def nearest(model_type: str) -> str:
-    """What to say of a name that is not known."""
-    close = get_close_matches(model_type, names(), 1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    """What to say of a name that is not known: the one it misspells. A name that an engine has for an architecture of
+    its own, and one that adds to a known name or has another number, is another architecture and no misspelling."""
+    from ropewalk.checkpoints.engines.facts import known
+
+    if any(model_type in known(engine)["types"] for engine in ("transformers5", "transformers4")):
+        return ""
+    for close in get_close_matches(model_type, names(), 3, 0.85):
+        added = close.startswith(model_type) or model_type.startswith(close)
+        if not added and re.findall(r"\d+", close) == re.findall(r"\d+", model_type):
+            return f" (did you mean {close!r}?)"
+    return ""

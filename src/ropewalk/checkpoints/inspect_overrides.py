@@ -68,6 +68,10 @@ def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL)
     if config.known.theta_key is None and "rope_parameters" not in config.known.defaults:
         why = f"the code of {resolved.model_type} has its base built in, and reads no scaling"
         return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
+    if resolved.text_at not in ((), ("text_config",)):
+        at = ".".join(resolved.text_at)
+        why = f"its text part stands in {at}, and what {facts.model_type} makes of that is not known"
+        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
     if not config.inside and facts.model_type in PARTS and facts.model_type not in FLAT:
         why = f"their {facts.model_type} takes its text model from text_config, and this config has none"
         return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
@@ -263,7 +267,7 @@ def _vllm(config: Config, model: str) -> Override:
         changes: dict[str, Any] = {"rope_parameters": config.parameters()}
         if longest is not None:
             changes = {config.known.longest_key: longest, **changes}
-        nested = config.facts.model_type in PARTS
+        nested = config.facts.model_type in PARTS or config.inside is not None
         if nested:
             changes["rope_parameters"] = _over(_loaded(config), changes["rope_parameters"])
         reading = _reading(config, config.changed(_as_vllm(config, changes)), vllm)

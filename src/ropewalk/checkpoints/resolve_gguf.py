@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.checkpoints.architectures_gguf import TABLE, GGUFArchitecture
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve_gguf_scaling import read_scaling
-from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
+from ropewalk.checkpoints.resolve_keys import LARGEST_HEAD, LARGEST_LENGTH, MOST_LAYERS, Keys, shown
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.plan import Arithmetic, LayerPlan, Plan, rope_layer
 from ropewalk.scaling import LongRoPE, Scaling, YaRN
@@ -38,12 +37,10 @@ def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact", strict: bool =
         raise BadInput(where, "general.architecture", "is missing, and it says what the keys mean", "convert it again")
     known = TABLE.get(arch)
     if known is None:
-        close = get_close_matches(arch, TABLE, 1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise BadInput(
             where,
             "general.architecture",
-            f"{arch!r} is not known{hint}: layout and windows would be guesses. Known are {', '.join(TABLE)}",
+            f"{shown(arch)} is not known: layout and windows would be guesses",
             "give the transformers directory it was made from",
         )
     prefix = f"{arch}."
@@ -81,8 +78,9 @@ def _rope(file: GGUF, keys: Keys, known: GGUFArchitecture, notes: list[str], ari
     length = keys.needed("context_length", least=2, most=LARGEST_LENGTH)
     head, head_from = _head(keys)
     width = keys.integer("rope.dimension_count", least=2, most=65_536) or head
-    if width % 2 or width > head:
-        raise keys.bad("rope.dimension_count", f"{width} of a head of {head} cannot rotate in pairs", "correct it")
+    if width % 2 or width > min(head, LARGEST_HEAD):
+        problem = f"{width} of a head of {head} cannot rotate in pairs"
+        raise keys.bad("rope.dimension_count", problem, f"make it even, and at most {LARGEST_HEAD:,}")
     base, base_from = _base(keys, "rope.freq_base", 10_000.0, notes)
     scaling, said = read_scaling(file, keys, width, length, notes)
     window, slides = _windows(keys, known, count, notes)

@@ -60,6 +60,9 @@ def resolve(
     left = check_leftovers(part, speaking, stack, notes)
     if strict and left.not_understood:
         raise next(iter(left.not_understood.values()))
+    refusal = refusal_of(part)
+    if part.refusal is not None and refusal != part.refusal:
+        notes.append(part.refusal)
     stated = config.get("_name_or_path")
     return Resolved(
         name=name or (stated if isinstance(stated, str) else "") or part.model_type,
@@ -68,10 +71,11 @@ def resolve(
         stack=stack,
         plans=plans,
         config=config,
+        text_at=part.path,
         notes=tuple(dict.fromkeys(notes)),
         not_understood={key: error.said for key, error in left.not_understood.items()},
         not_looked_at=left.not_looked_at,
-        refusal=refusal_of(part),
+        refusal=refusal,
     )
 
 

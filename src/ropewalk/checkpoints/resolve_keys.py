@@ -14,6 +14,8 @@ from ropewalk.checkpoints.errors import BadInput
 LARGEST_SIZE = 2**24
 """Of a width, a count of heads, a vocabulary."""
 LARGEST_LENGTH = 2**40
+LARGEST_HEAD = 4096
+"""Features of a head that rotate: 512 are the most that are published, and an answer must not take seconds."""
 MOST_LAYERS = 10_000
 
 

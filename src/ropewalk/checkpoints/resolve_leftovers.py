@@ -7,14 +7,12 @@ positions it is not understood: an engine may compute with it, so no model is bu
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from ropewalk.checkpoints.architectures import of_transformers
 from ropewalk.checkpoints.architectures_table import ANYWHERE, REPEATS
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve_keys import shown
@@ -54,7 +52,8 @@ def check_leftovers(part: Part, plan: Plan, stack: Stack, notes: list[str]) -> L
     _check_outside(part, notes)
     keys, known = part.keys, part.known
     read = [key for key in keys.read if POSITIONS.search(key)]
-    harmless = {*_harmless("everywhere"), *_harmless(part.model_type)}
+    listed = of_transformers("keys")
+    harmless = {*listed["everywhere"], *listed.get(part.model_type, ())}
     unclear: dict[str, BadInput] = {}
     unseen: list[str] = []
     for key, value in keys.data.items():
@@ -87,13 +86,6 @@ def check_leftovers(part: Part, plan: Plan, stack: Stack, notes: list[str]) -> L
     return Leftovers(unclear, tuple(unseen))
 
 
-@cache
-def _harmless(model_type: str) -> tuple[str, ...]:
-    """Keys that are not about positions."""
-    listed = json.loads(Path(__file__).with_name("config_keys.json").read_text(encoding="utf-8"))
-    return tuple(listed.get(model_type, ()))
-
-
 def _rotate(plan: Plan) -> set[bool]:
     return {layer.base is not None for layer in plan.layers}
 
@@ -124,15 +116,15 @@ def _agrees(key: str, value: Any, plan: Plan, stack: Stack) -> bool:
 
 def _check_outside(part: Part, notes: list[str]) -> None:
     """Keys around a text part: the same as within, or an error."""
-    keys = part.keys
+    keys, within = part.keys, ".".join(part.path)
     for key, value in part.outside.items():
         if value is None or not isinstance(key, str) or not POSITIONS.search(key) or value == keys.data.get(key):
             continue
         if keys.data.get(key) is not None:
             inner = shown(keys.data[key])
-            problem = f"is {shown(value)} at the top and {inner} in text_config, the part that has the positions"
-            raise BadInput(keys.where, key, problem, "keep it in text_config alone")
-        notes.append(f"{key} {shown(value, 40)} stands outside text_config, where nothing reads it")
+            problem = f"is {shown(value)} at the top and {inner} in {within}, the part that has the positions"
+            raise BadInput(keys.where, key, problem, f"keep it in {within} alone")
+        notes.append(f"{key} {shown(value, 40)} stands outside {within}, where nothing reads it")
 
 
 def _check_repeat(part: Part, key: str, other: str, notes: list[str]) -> None:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ropewalk.checkpoints.architectures import PARTS, REMOTE, Architecture, find, names, nearest
-from ropewalk.checkpoints.resolve_keys import Keys
+from ropewalk.checkpoints.architectures import PARTS, REMOTE, TEXTS, Architecture, find, nearest, of_transformers
+from ropewalk.checkpoints.resolve_keys import Keys, shown
 
 
 class Part(NamedTuple):
@@ -17,6 +17,8 @@ class Part(NamedTuple):
     refusal: str | None
     outside: Mapping[str, Any]
     """The config around it, where it is a part."""
+    path: tuple[str, ...] = ()
+    """Where in that it stands."""
 
 
 def find_part(config: Mapping[str, Any], where: str) -> Part:
@@ -33,7 +35,7 @@ def find_part(config: Mapping[str, Any], where: str) -> Part:
             "convert it to an architecture that states its positions",
         )
     if model_type not in PARTS:
-        return _known(keys, model_type, None, {})
+        return (None if find(model_type) else _text_part(keys, model_type)) or _known(keys, model_type, None, {})
     refusal = f"{model_type} reads images besides text; only its text part was resolved"
     inner = keys.mapping("text_config")
     if inner is None:
@@ -42,26 +44,52 @@ def find_part(config: Mapping[str, Any], where: str) -> Part:
     named = text.text("model_type") or PARTS[model_type]
     if model_type == "exaone4_5" and named == "exaone4_5_text":  # its first release; transformers reads it as exaone4
         named = PARTS[model_type]
-    return _known(text, PARTS.get(named, named), refusal, config)
+    return _known(text, PARTS.get(named, named), refusal, config, ("text_config",))
 
 
-def _known(keys: Keys, model_type: str, refusal: str | None, outside: Mapping[str, Any]) -> Part:
+def _text_part(keys: Keys, model_type: str) -> Part | None:
+    """The text part of a model that is not known by its own name; None where none is found that is."""
+    for path in TEXTS:
+        text = keys
+        for step in path:
+            inner = text.data.get(step)
+            text = text.inside(step, inner if isinstance(inner, Mapping) else {})
+        named = text.data.get("model_type")
+        if isinstance(named, str) and find(PARTS.get(named, named)):
+            refusal = (
+                f"{model_type} is more than its text part ({'.'.join(path)}, {named}), and only that was resolved: "
+                "offsets of positions and masks that the rest adds are not in the plan"
+            )
+            return _known(text, PARTS.get(named, named), refusal, keys.data, path)
+    return None
+
+
+def _known(
+    keys: Keys, model_type: str, refusal: str | None, outside: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Part:
     known = find(model_type)
     if known is None:
+        hint = "" if "auto_map" in keys.data else nearest(model_type)
         remote = " Its config names Python code (auto_map), which is never run." if "auto_map" in keys.data else ""
         raise keys.bad(
             "model_type",
-            f"{model_type!r} is not known{nearest(model_type)}: its layout, its widths and the pattern of its layers "
-            f"would be guesses, even where it states rope keys.{remote} Known are {', '.join(names())}",
-            "if it is one of these under another name, set model_type to that",
+            f"{shown(model_type)} is not known{hint}: its layout, its widths and the pattern of its layers "
+            f"would be guesses, even where it states rope keys.{remote}",
+            "`ropewalk list architectures` names those that can be read",
         )
-    defaults = {**known.defaults, **(known.implied if outside else {})}
+    defaults = {**known.defaults, **(_implied(model_type, known) if outside else {})}
     if known.before is not None and known.theta_key is not None and not outside:
         version = re.match(r"(\d{1,4})\.(\d{1,4})", str(keys.data.get("transformers_version")))
         if version is None or (int(version[1]), int(version[2])) >= known.before:
             defaults.pop(known.theta_key, None)
     keys = Keys(keys.data, keys.where, keys.path, defaults=defaults, owner=model_type)
-    return Part(model_type, known, keys, refusal, outside)
+    return Part(model_type, known, keys, refusal, outside, path)
+
+
+def _implied(model_type: str, known: Architecture) -> Mapping[str, Any]:
+    """What a text part leaves out: transformers writes no defaults there."""
+    made = {key: value for key, value in of_transformers("defaults")[model_type].items() if key not in known.defaults}
+    return {**made, **known.implied}
 
 
 def refusal_of(part: Part) -> str | None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ropewalk.checkpoints.architectures import Architecture
-from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys
+from ropewalk.checkpoints.resolve_keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
 from ropewalk.plan import LayerPlan, Plan
 
 
@@ -27,8 +27,10 @@ def _learned(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Pla
     if kind not in (None, "absolute"):
         raise keys.bad(
             "position_embedding_type",
-            f"{kind!r} is another encoding, which transformers 5 has dropped",
-            "use 'absolute'",
+            f"{shown(kind)} is another encoding than the table of transformers 5's {keys.owner}; the weights were "
+            "trained with it, so no other value is right for them",
+            "it is neither inspected nor loaded"
+            + (": the code its auto_map names is never run" if "auto_map" in keys.data else ""),
         )
     if known.longest_key == "n_positions" and (context := keys.integer("n_ctx", most=LARGEST_LENGTH)) is not None:
         rows = keys.needed(known.longest_key, most=LARGEST_LENGTH)

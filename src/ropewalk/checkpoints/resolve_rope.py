@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ropewalk.checkpoints.architectures import Architecture
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.resolve_keys import Keys, shown
+from ropewalk.checkpoints.resolve_keys import LARGEST_HEAD, Keys, shown
 from ropewalk.checkpoints.resolve_layers import FULL
 from ropewalk.checkpoints.resolve_spelling import Spelled, place_of, read_spelled, rope_type
 from ropewalk.scaling import HFRope, from_hf
@@ -173,6 +173,7 @@ def _width(keys: Keys, known: Architecture, rope: HFRope, head: int, sources: di
 
 
 def _even(keys: Keys, key: str, width: int) -> int:
-    if width % 2 or not 2 <= width <= 65_536:
-        raise keys.bad(key, f"makes {width} features rotate, and they turn in pairs", "make it even, from 2 to 65,536")
+    if width % 2 or not 2 <= width <= LARGEST_HEAD:
+        remedy = f"make it even, from 2 to {LARGEST_HEAD:,}"
+        raise keys.bad(key, f"makes {width} features rotate, and they turn in pairs", remedy)
     return width

@@ -23,6 +23,8 @@ class Resolved:
     """By side: decoder, encoder."""
     config: Mapping[str, Any]
     """config.json as it stands, or GGUF metadata without the tokenizer's arrays."""
+    text_at: tuple[str, ...] = ()
+    """Where in the config the part stands that has the positions; empty where it is the config itself."""
     notes: tuple[str, ...] = ()
     """Keys that were read and mean nothing here, and readings that differ without changing a number."""
     not_understood: Mapping[str, str] = field(default_factory=dict)

@@ -21,7 +21,7 @@ USUAL = {"keeps_norm": "changes norm", "bidirectional": "causal only", "pointwis
 """Claims most encodings make, and what is said of one that does not."""
 
 app = typer.Typer(
-    help="List the encodings and the scalings there are.",
+    help="List the encodings, the scalings and the architectures there are.",
     epilog=examples("ropewalk list encodings", "ropewalk list scalings --json"),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -92,6 +92,38 @@ def scalings(json: Json = False, quiet: Quiet = False) -> None:
     else:
         rows = [(e["kind"], e["class"], e["rope_type"] or "-", _words(e["arxiv"]), e["about"]) for e in found]
         write_table(("kind", "class", "rope_type", "arXiv", "about"), rows)
+
+
+@app.command(epilog=examples("ropewalk list architectures", "ropewalk list architectures --json"))
+@guarded
+def architectures(json: Json = False, quiet: Quiet = False) -> None:
+    """List the architectures whose checkpoints can be inspected, by their model_type.
+
+    A model of several parts is read by its text part, whatever stands around it, where that is one of these.
+    """
+    from ropewalk.checkpoints.architectures import PARTS, find, names
+
+    found: list[dict[str, Any]] = []
+    for name in names():
+        known = find(PARTS.get(name, name))
+        assert known is not None
+        layout = known.layout if known.kind == "rope" else None
+        found.append(
+            {
+                "model_type": name,
+                "positions": known.kind,
+                "layout": layout,
+                "stack": known.stack,
+                "text": PARTS.get(name),
+            }
+        )
+    if json:
+        write_json(found)
+    elif quiet:
+        write("\n".join(entry["model_type"] for entry in found))
+    else:
+        rows = [(e["model_type"], e["positions"], e["layout"] or "-", e["stack"], e["text"] or "-") for e in found]
+        write_table(("model_type", "positions", "layout", "stack", "text part"), rows)
 
 
 def _words(values: list[str] | None) -> str:

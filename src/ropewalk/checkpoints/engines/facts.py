@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.architectures import PARTS, find
+from ropewalk.checkpoints.architectures import find
 from ropewalk.checkpoints.engines.base import LayerReading
 from ropewalk.checkpoints.engines.besides import Besides, of_layers
 from ropewalk.checkpoints.resolved import Resolved
@@ -76,8 +76,9 @@ class Facts:
     def __init__(self, resolved: Resolved) -> None:
         self.resolved = resolved
         config = resolved.config
-        inner = config.get("text_config") if config.get("model_type") in PARTS else None
-        self.text: Mapping[str, Any] = inner if isinstance(inner, Mapping) else config
+        self.text: Mapping[str, Any] = config
+        for step in resolved.text_at:
+            self.text = self.text[step]
         self.gguf = "general.architecture" in config
         self.arch = str(config["general.architecture"]) if self.gguf else ""
         self.model_type = str(config.get("model_type") or resolved.model_type)
@@ -86,6 +87,14 @@ class Facts:
         block = self.text.get("rope_scaling")
         self.old = block if isinstance(block, Mapping) else {}
         self.nested = any(isinstance(value, Mapping) for value in self.new.values())
+
+    def with_text(self, text: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The config with another text part."""
+
+        def within(outer: Mapping[str, Any], path: tuple[str, ...]) -> Mapping[str, Any]:
+            return {**outer, path[0]: within(outer[path[0]], path[1:])} if path else text
+
+        return within(self.resolved.config, self.resolved.text_at)
 
     @property
     def architecture(self) -> str:

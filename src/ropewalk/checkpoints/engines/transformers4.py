@@ -83,9 +83,7 @@ def _seen(facts: Facts) -> Resolved:
     if key in ("rope_theta", "rotary_emb_base") and text.get(key) is None:
         types = known("transformers4")["types"]
         text[key] = types.get(facts.resolved.model_type) or types.get(facts.model_type) or 10_000.0
-    config = facts.resolved.config
-    seen = text if facts.text is config else {**config, "text_config": text}
-    return resolve(seen, where=facts.resolved.where, strict=False)
+    return resolve(facts.with_text(text), where=facts.resolved.where, strict=False)
 
 
 def _lost(stated: Subject, layer: LayerPlan, draft: Draft) -> Subject:
