@@ -84,17 +84,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "sliding_window": 64,
     },
     "phi 3, window 64": {**PHI3, "sliding_window": 64},
-    "gemma 2, window 64 in its first layer": {
+    "olmo 3, window 64 in its first layer": {
         **LLAMA,
-        "model_type": "gemma2",
-        "architectures": ["Gemma2ForCausalLM"],
-        "head_dim": 64,
-        "query_pre_attn_scalar": 64,
+        "model_type": "olmo3",
+        "architectures": ["Olmo3ForCausalLM"],
         "sliding_window": 64,
-        "hidden_activation": "gelu_pytorch_tanh",
-        "attn_logit_softcapping": 50.0,
-        "final_logit_softcapping": 30.0,
-        "tie_word_embeddings": True,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "rope_theta": 500_000.0,
     },
     "rope_parameters alone": {
         **{key: value for key, value in LLAMA.items() if key != "rope_theta"},
@@ -254,7 +250,7 @@ def convert(path: Path) -> str:
         if place not in sys.path:
             sys.path.insert(0, place)
     gguf, base = importlib.import_module("gguf"), importlib.import_module("conversion.base")
-    for module in ("llama", "phi", "gemma"):
+    for module in ("llama", "phi", "olmo"):
         importlib.import_module(f"conversion.{module}")
     name = json.loads((path / "config.json").read_text())["architectures"][0]
     found = base.ModelBase._model_classes[base.ModelType.TEXT][name]
@@ -287,7 +283,7 @@ def rotated(
     import transformers
 
     class Rotation(torch.nn.Module):
-        def forward(self, x: torch.Tensor, position_ids: torch.Tensor, **_: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward(self, x: torch.Tensor, position_ids: torch.Tensor, *_: Any) -> tuple[torch.Tensor, torch.Tensor]:
             angles = position_ids[..., None].double() * torch.tensor(omegas, dtype=torch.float64)
             angles = torch.cat([angles, angles], dim=-1)
             return (angles.cos() * gain).to(x.dtype), (angles.sin() * gain).to(x.dtype)
