@@ -85,6 +85,10 @@ def test_keys_that_say_again_what_the_code_does() -> None:
         resolve({key: value for key, value in pythia.items() if key != "rotary_emb_base"})
     with pytest.raises(BadInput, match="position_embedding_type"):
         resolve({**published.config("granite-5.0-230b"), "position_embedding_type": "nope"})
+    liquid = published.config("lfm2.5-vl-1.6b")
+    assert "use_pos_enc" not in resolve(liquid).not_looked_at
+    with pytest.raises(BadInput, match="use_pos_enc"):
+        resolve({**liquid, "text_config": {**liquid["text_config"], "use_pos_enc": False}})
 
 
 def test_a_decoder_that_sees_later_tokens() -> None:

@@ -251,7 +251,7 @@ TABLE: dict[str, Architecture] = {
     "internlm3": Architecture(code="InternLM3's own code"),
     "jais2": Architecture(),
     "kimi_k2": replace(_DEEPSEEK_V3, code="the DeepSeek V3 code that Kimi K2 ships"),
-    "lfm2": Architecture(pattern="linear", head_key=None),
+    "lfm2": Architecture(pattern="linear", head_key=None, fixed={"use_pos_enc": True}),
     "llama": _LLAMA,
     "llama4_text": Architecture(
         layout="pairs",
