@@ -18,7 +18,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides", "crash", "traced", "outside", "amounts"),
+    ("settings", "overrides", "crash", "traced", "outside", "amounts", "system"),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),
@@ -48,6 +48,7 @@ WITHOUT_TORCH = (
     "crash.py",
     "outside.py",
     "amounts.py",
+    "system.py",
     "plan.py",
     "scaling/**/*.py",
     "checkpoints/errors.py",

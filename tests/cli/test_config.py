@@ -76,11 +76,12 @@ class TestShow:
         answer = ropewalk("config", "show", recipe.name, "model.encodng.kind=rope")
         assert (answer.code, answer.stdout) == (3, "")
         assert answer.stderr == (
-            "recipe.yaml + command line, 1 problem:\n  model.encodng   no such key. Did you mean model.encoding?\n"
+            "Error: recipe.yaml + command line, 1 problem:\n"
+            "  model.encodng   no such key. Did you mean model.encoding?\n"
         )
         answer = ropewalk("config", "show", "recpie.yaml")
         assert (answer.code, answer.stdout) == (3, "")
-        assert answer.stderr == "recpie.yaml, 1 problem:\n  no such file. Did you mean recipe.yaml?\n"
+        assert answer.stderr == "Error: recpie.yaml, 1 problem:\n  no such file. Did you mean recipe.yaml?\n"
         answer = ropewalk("config", "show", recipe.name, "width")
         assert (answer.code, answer.stdout) == (2, "")
         assert "width: 1 file at most; a change is written KEY=VALUE" in answer.stderr

@@ -50,7 +50,7 @@ def test_prepare_and_show_say_the_same(ropewalk: Ropewalk) -> None:
 def test_a_corpus_misspelt(ropewalk: Ropewalk) -> None:
     answer = ropewalk("data", "prepare", "long-englsh", "--out", "out")
     assert answer.code == 3
-    assert answer.stderr == "long-englsh: no such file, and no corpus of that name; did you mean long-english?\n"
+    assert answer.stderr == "Error: long-englsh: no such file, and no corpus of that name; did you mean long-english?\n"
     answer = ropewalk("data", "fetch", "klingon", "--out", "out")
     assert "there are long-english, chinese, en-zh, en-de" in answer.stderr
     Path("a.txt").write_text("x")
@@ -76,7 +76,7 @@ def test_a_table_without_pyarrow(ropewalk: Ropewalk, monkeypatch: pytest.MonkeyP
     Path("a.parquet").write_bytes(b"PAR1")
     answer = ropewalk("data", "prepare", "a.parquet", "--out", "out")
     assert answer.code == 5
-    assert answer.stderr == 'This needs pyarrow: pip install "ropewalk[datasets]"\n'
+    assert answer.stderr == 'Error: This needs pyarrow: pip install "ropewalk[datasets]"\n'
 
 
 def test_a_spoiled_file_makes_exit_code_1(ropewalk: Ropewalk) -> None:
@@ -86,7 +86,7 @@ def test_a_spoiled_file_makes_exit_code_1(ropewalk: Ropewalk) -> None:
     file.write_bytes(data)
     answer = ropewalk("data", "show", "prepared", "--check")
     assert answer.code == 1
-    assert answer.stderr == f"{file} is not as it was written\n"
+    assert answer.stderr == f"Error: {file} is not as it was written\n"
 
 
 def test_options_out_of_range(ropewalk: Ropewalk) -> None:

@@ -49,7 +49,9 @@ def test_quiet(ropewalk: Ropewalk, model: str) -> None:
 def test_what_is_refused(ropewalk: Ropewalk, model: str) -> None:
     answer = ropewalk("export", model, "--to", "hf", model)
     assert (answer.code, answer.stdout) == (3, "")
-    assert answer.stderr == "model is there already, and nothing is written over; give another name, or remove it\n"
+    assert (
+        answer.stderr == "Error: model is there already, and nothing is written over; give another name, or remove it\n"
+    )
     assert ropewalk("export", model, "--to", "onnx", "out").code == 2
     assert ropewalk("export", "nothing", "--to", "hf", "out").code == 3
     assert not Path("out").exists()
@@ -62,6 +64,6 @@ def test_what_is_not_proven_is_1(ropewalk: Ropewalk, model: str, monkeypatch: py
     assert (answer.code, answer.stdout) == (1, "")
     assert (
         answer.stderr
-        == "model: model.layers.0.self_attn.q_proj.weight read back is not the source's; nothing was kept\n"
+        == "Error: model: model.layers.0.self_attn.q_proj.weight read back is not the source's; nothing was kept\n"
     )
     assert not Path("out").exists()

@@ -106,7 +106,7 @@ def test_an_error_says_which_of_two_configs_it_is_about(ropewalk: Ropewalk) -> N
     for one, other in ((broken, base), (base, broken)):
         answer = ropewalk("inspect", one, "--against", other)
         assert answer.code == 3
-        assert answer.stderr.startswith("tuned/config.json: rope_theta")
+        assert answer.stderr.startswith("Error: tuned/config.json: rope_theta")
 
 
 def test_json_is_the_same_as_data(ropewalk: Ropewalk) -> None:

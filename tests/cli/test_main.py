@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -68,7 +69,9 @@ def test_as_a_module(tmp_path: Path) -> None:
 def test_bad_input_is_3_without_a_traceback(tmp_path: Path) -> None:
     done = start("-m", "ropewalk", "config", "show", "model.encodng.kind=rope", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == "command line, 1 problem:\n  model.encodng   no such key. Did you mean model.encoding?\n"
+    assert (
+        done.stderr == "Error: command line, 1 problem:\n  model.encodng   no such key. Did you mean model.encoding?\n"
+    )
 
 
 def test_a_module_beside_the_person_is_found(tmp_path: Path) -> None:
@@ -83,16 +86,59 @@ def test_a_module_beside_the_person_is_found(tmp_path: Path) -> None:
     assert "my_pkg.cable" in done.stdout
 
 
+WITHOUT_A_READER = """
+import subprocess, sys
+for words in (["list", "scalings"], ["list", "scalings", "--json"], ["--help"]):
+    writer = subprocess.Popen([sys.executable, "-m", "ropewalk", *words], stdout=subprocess.PIPE)
+    writer.stdout.close()
+    print(writer.wait())
+"""
+
+
 def test_a_reader_that_goes_away_is_no_mistake(tmp_path: Path) -> None:
-    done = start(
-        "-c",
-        "import subprocess, sys\n"
-        "writer = subprocess.Popen([sys.executable, '-m', 'ropewalk', 'list', 'scalings'], stdout=subprocess.PIPE)\n"
-        "writer.stdout.close()\n"
-        "writer.wait()",
-        cwd=tmp_path,
-    )
-    assert "Traceback" not in done.stderr
+    # As in `| head`: tables are written by rich, the rest by click, and both say 1 of themselves.
+    done = start("-c", WITHOUT_A_READER, cwd=tmp_path)
+    assert (done.stdout.split(), done.stderr) == (["141"] * 3, "")
+
+
+WITHOUT_UNIX = """
+import contextlib, io, json, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("fcntl", "resource"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+for name in ("fcntl", "resource"):
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Refuse())
+from ropewalk.__main__ import run
+
+answers = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["ropewalk", *words]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            run()
+        except SystemExit as end:
+            answers.append((end.code, err.getvalue()))
+print(json.dumps(answers))
+"""
+
+
+def test_starts_where_unix_modules_are_missing(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
+    llama = {"model_type": "llama", **sizes, "rope_theta": 1e4, "max_position_embeddings": 128}
+    (tmp_path / "config.json").write_text(json.dumps(llama), encoding="utf-8")
+    (tmp_path / "story.txt").write_text("Call me Ishmael.", encoding="utf-8")
+    starts = [["--help"], ["list", "encodings"], ["inspect", "config.json"], ["config", "show"]]
+    refuses = ["data", "prepare", "story.txt", "--out", "ready", "--valid", "0", "--vocabulary", "300"]
+    done = start("-c", WITHOUT_UNIX, json.dumps([*starts, refuses]), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *good, (code, said) = json.loads(done.stdout.splitlines()[-1])
+    assert good == [[0, ""]] * len(starts)
+    assert code == ENVIRONMENT
+    assert said == "Error: This needs file locks as Linux and macOS have them; on Windows run it under WSL\n"
 
 
 @pytest.mark.parametrize("arguments", [(), ("list",), ("config",)])
@@ -154,7 +200,7 @@ class TestGuarded:
             (FileNotFoundError(2, "No such file", "x.gguf"), BAD_INPUT, "x.gguf"),
             (ModuleNotFoundError("...", name="matplotlib.pyplot"), ENVIRONMENT, 'pip install "ropewalk[plot]"'),
             (ModuleNotFoundError("...", name="torch"), ENVIRONMENT, "This needs torch: pip install torch"),
-            (ImportError("libfoo.so: cannot open"), ENVIRONMENT, "libfoo.so: cannot open"),
+            (ImportError("libfoo.so: cannot open"), ENVIRONMENT, "Error: libfoo.so: cannot open\n"),
         ],
     )
     def test_what_a_person_can_mend_is_said_in_words(

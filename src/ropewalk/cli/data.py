@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, write, write_json, write_table
+from ropewalk.system import peak_memory
 
 if TYPE_CHECKING:
     from ropewalk.data.options import Options
@@ -89,8 +89,8 @@ def prepare(
     with _bar(quiet or json) as progress:
         prepared(files, out, options, progress)
     if sys.stderr.isatty() and not quiet and not json:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        note(f"{time.perf_counter() - began:.1f} s, {peak:,.0f} MiB at most")
+        peak = peak_memory()
+        note(f"{time.perf_counter() - began:.1f} s" + (f", {peak / 2**20:,.0f} MiB at most" if peak else ""))
     _write(out, json, quiet)
 
 
@@ -130,7 +130,7 @@ def show(
         wrong = changed(folder)
     _write(folder, json, quiet)
     if wrong:
-        note("\n".join(f"{file} is not as it was written" for file in wrong))
+        say_error("\n".join(f"{file} is not as it was written" for file in wrong))
         raise typer.Exit(WRONG)
 
 

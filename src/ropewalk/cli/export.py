@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, note, write, write_json
+from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, say_error, write, write_json
 
 EPILOG = examples(
     "ropewalk export MODEL --to hf exported",
@@ -51,7 +51,7 @@ def export(
     try:
         proof = exported(path, out, to=to.value, dtype=dtype and dtype.value, kinds=allow_kind or ())
     except NotProven as error:
-        note(f"{path}: {error}; nothing was kept")
+        say_error(f"{path}: {error}; nothing was kept")
         raise typer.Exit(WRONG) from None
     if json:
         write_json({"path": path, "out": out, "to": to.value, **proof.to_dict()})

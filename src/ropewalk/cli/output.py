@@ -70,12 +70,12 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*args, **kwargs)
         except BrokenPipeError:
-            raise  # the reader has gone (| head): nothing is wrong
+            raise  # the reader has gone (| head): answered in __main__
         except (ValueError, OSError, ImportError) as error:
             if os.environ.get("ROPEWALK_TRACEBACK"):
                 raise
             missing = isinstance(error, ImportError)
-            note(_not_installed(error) if isinstance(error, ImportError) else str(error))
+            say_error(_not_installed(error) if isinstance(error, ImportError) else str(error))
             raise typer.Exit(ENVIRONMENT if missing else BAD_INPUT) from None
 
     return answer
@@ -93,7 +93,7 @@ def typed() -> Iterator[None]:
 def _not_installed(error: ImportError) -> str:
     module = (error.name or "").partition(".")[0]
     if not isinstance(error, ModuleNotFoundError) or not module:
-        return f"{error}; is the installation whole? pip install --force-reinstall ropewalk"
+        return str(error)  # ours say what to type, a broken library's name the library
     wanted = f'"ropewalk[{EXTRAS[module]}]"' if module in EXTRAS else module
     return f"This needs {module}: pip install {wanted}"
 
@@ -101,6 +101,11 @@ def _not_installed(error: ImportError) -> str:
 def note(text: str) -> None:
     """For the person, not for the pipe."""
     typer.echo(text, err=True)
+
+
+def say_error(text: str) -> None:
+    """Why a command ends, in the form that mistakes of usage have."""
+    note(f"Error: {text}")
 
 
 def write(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, write, write_json, write_table
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
@@ -64,7 +64,7 @@ def train(
     try:
         result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
     except (Fault, NotFinite, SaveFailed, LeaseLost) as error:
-        note(str(error))
+        say_error(str(error))
         raise typer.Exit(WRONG) from None
     except LeaseTaken as error:
         raise ValueError(str(error)) from None

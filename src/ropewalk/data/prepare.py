@@ -11,7 +11,6 @@ its content, a pair by that of its source without case and spacing: the same tex
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +26,7 @@ from ropewalk.data import inputs, words
 from ropewalk.data.layout import FORMAT, STREAMS, describe, file_hash, names
 from ropewalk.data.options import Options
 from ropewalk.data.writer import Writer, replace, sync
+from ropewalk.system import lock
 
 POINTS = (
     "prepare.survey",
@@ -276,7 +276,7 @@ def _already(final: Path, paths: list[Path], options: Options) -> dict[str, Any]
 def _alone(part: Path) -> Iterator[None]:
     with (part / "lock").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file.fileno())
         except OSError:
             raise ValueError(f"{part}: another process is preparing it; wait for it, or give another --out") from None
         yield

@@ -10,7 +10,6 @@ file was touched of late. No decision rests on the clocks of two machines agreei
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ropewalk.system import lock
 from ropewalk.train import ranks
 from ropewalk.train.parent import die_with_parent
 
@@ -189,7 +189,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     try:
         while True:
             try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(opened)
                 break
             except BlockingIOError:
                 if time.monotonic() > limit:

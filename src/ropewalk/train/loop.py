@@ -7,8 +7,6 @@ dropout's coins are computed from it. So a run that was killed goes on as if it 
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +22,7 @@ from ropewalk.data.open import Data
 from ropewalk.distributed.apply import autocast, clip, finish, last
 from ropewalk.distributed.world import World
 from ropewalk.evaluate.by_position import by_position
+from ropewalk.system import peak_memory
 from ropewalk.train.checkpoint import Checkpoints, Found
 from ropewalk.train.config import TrainConfig
 from ropewalk.train.faults import Signals, Watch, Watchdog
@@ -203,8 +202,8 @@ def split(batch: Batch, rows: int) -> list[Batch]:
     return [batch.take(slice(start, start + rows)) for start in range(0, len(batch.tokens), rows)]
 
 
-def memory(world: World) -> int:
+def memory(world: World) -> int | None:
     """Bytes this rank held at its peak: of the device, or of the process."""
     if world.device.type == "cuda":
         return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory()
