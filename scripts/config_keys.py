@@ -15,6 +15,7 @@ import json
 import textwrap
 from pathlib import Path
 
+from gguf.constants import Keys
 from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedConfig
 
 from ropewalk.checkpoints.architectures_table import TABLE
@@ -113,6 +114,13 @@ PUBLISHED = {
 """Keys that checkpoints have from the code they were trained with, looked at one by one; an architecture or all."""
 
 
+ABOUT_GGUF = _names("""
+    attention.causal attention.key_length attention.key_length_mla attention.key_length_swa attention.max_alibi_bias
+    attention.relative_buckets_count attention.sliding_window attention.sliding_window_pattern
+    attention.temperature_length attention.temperature_scale block_count context_length full_attention_interval
+""")
+"""Keys of GGUF files that are about positions, beside all that start with rope."""
+
 LIKE = {"internlm2": "llama", "internlm3": "llama", "kimi_k2": "deepseek_v3", "stablelm_epoch": "stablelm"}
 """Architectures that transformers has no class for, and the class their own is a copy of."""
 
@@ -154,8 +162,15 @@ def defaults() -> dict[str, dict[str, int | float]]:
     return found
 
 
+def gguf_keys() -> list[str]:
+    """The keys of an architecture that the gguf package names, without those about positions."""
+    groups = [vars(group).values() for group in vars(Keys).values() if isinstance(group, type)]
+    named = {key.removeprefix("{arch}.") for group in groups for key in group if str(key).startswith("{arch}.")}
+    return sorted(key for key in named if not key.startswith("rope.") and key not in ABOUT_GGUF)
+
+
 def main() -> None:
-    made = {"keys": config_keys(), "defaults": defaults()}
+    made = {"keys": config_keys(), "defaults": defaults(), "gguf": gguf_keys()}
     wrapped = textwrap.fill(json.dumps(made), 118, break_long_words=False, break_on_hyphens=False)
     TARGET.write_text(wrapped + "\n", encoding="utf-8")
 

@@ -357,3 +357,12 @@ def test_a_vocabulary_is_not_made_to_find_the_positions() -> None:
     said.metadata = {**said.small, "gemma3.attention.sliding_window_pattern": slides}
     layers = resolve_gguf(cast(GGUF, said)).plan.layers
     assert [layer.window is not None for layer in layers] == slides
+
+
+def test_keys_that_nothing_reads_are_harmless_or_named() -> None:
+    assert of("llama", feed_forward_length=64, attention__value_length_swa=64, attention__causal=True).plan
+    found = of("llama", some_gate=2)
+    assert found.not_looked_at == ("llama.some_gate",)
+    for key, value in {"attention__causal": False, "attention__key_length_swa": 64, "rope__new": 1}.items():
+        with pytest.raises(BadInput, match="is about positions"):
+            of("llama", **{key: value})

@@ -32,7 +32,7 @@ def test_the_list_is_made_of_the_installed_transformers() -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    made = {"keys": script.config_keys(), "defaults": script.defaults()}
+    made = {"keys": script.config_keys(), "defaults": script.defaults(), "gguf": script.gguf_keys()}
     assert json.loads(script.TARGET.read_text(encoding="utf-8")) == made
     assert not script.ABOUT & script.BESIDE
 

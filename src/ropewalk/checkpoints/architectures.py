@@ -140,8 +140,8 @@ def names() -> tuple[str, ...]:
 
 
 @cache
-def of_transformers(what: Literal["keys", "defaults"]) -> Mapping[str, Any]:
-    """Of each architecture, keys that are not about positions, or what a text part may leave out."""
+def of_transformers(what: Literal["keys", "defaults", "gguf"]) -> Any:
+    """Of each architecture, keys that are not about positions, or what a text part may leave out; such keys of GGUF."""
     return json.loads(Path(__file__).with_name("config_keys.json").read_text(encoding="utf-8"))[what]
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.checkpoints.architectures import of_transformers
 from ropewalk.checkpoints.architectures_gguf import TABLE, GGUFArchitecture
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve_gguf_scaling import read_scaling
@@ -24,7 +25,9 @@ from ropewalk.scaling import LongRoPE, Scaling, YaRN
 if TYPE_CHECKING:
     from ropewalk.checkpoints.gguf_file import GGUF
 
-POSITIONS = re.compile(r"^rope\.|sliding_window|context_length|alibi|relative_|temperature|_swa$|position")
+POSITIONS = re.compile(
+    r"^rope\.|sliding_window|context_length|alibi|relative_|temperature|_swa$|position|causal|interval"
+)
 LISTS = 1000
 """Longer arrays of the metadata are the tokenizer's."""
 
@@ -50,7 +53,7 @@ def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact", strict: bool =
     keys = Keys(data, where, prefix, owner=arch)
     notes: list[str] = []
     plans = _rope(file, keys, known, notes, arithmetic) if known.kind == "rope" else _plain(file, keys, known)
-    unclear = _leftovers(keys, notes)
+    unclear, unseen = _leftovers(keys, known, notes)
     if strict and unclear:
         raise unclear[0]
     name = values.get("general.name")
@@ -64,6 +67,7 @@ def resolve_gguf(file: GGUF, *, arithmetic: Arithmetic = "exact", strict: bool =
         config=kept,
         notes=tuple(dict.fromkeys(notes)),
         not_understood={error.field: error.said for error in unclear},
+        not_looked_at=unseen,
         refusal=_refusal(keys, known, arch),
     )
 
@@ -246,11 +250,17 @@ def _plain(file: GGUF, keys: Keys, known: GGUFArchitecture) -> dict[str, Plan]:
     return {side: Plan(layers=(layer,) * count, stated=length, table=rows, sources=sources)}
 
 
-def _leftovers(keys: Keys, notes: list[str]) -> list[BadInput]:
-    """Keys about positions that nothing has read."""
-    unclear = []
+def _leftovers(keys: Keys, known: GGUFArchitecture, notes: list[str]) -> tuple[list[BadInput], tuple[str, ...]]:
+    """Keys about positions that nothing has read, and keys that are in no list."""
+    unclear: list[BadInput] = []
+    unseen: list[str] = []
     for key, value in keys.data.items():
-        if key in keys.read or not POSITIONS.search(key) or value is None:
+        if key in keys.read or key in of_transformers("gguf") or value is None:
+            continue
+        if key == "attention.causal" and value is (known.stack != "encoder"):
+            continue
+        if not POSITIONS.search(key):
+            unseen.append(f"{keys.path}{key}")
             continue
         if key == "rope.scaling.finetuned":
             notes.append("rope.scaling.finetuned means nothing: no engine computes with it")
@@ -259,7 +269,7 @@ def _leftovers(keys: Keys, notes: list[str]) -> list[BadInput]:
         if key == "attention.sliding_window":
             problem = f"{shown(value)}: llama.cpp has no windows for {keys.owner} and ignores it"
         unclear.append(keys.bad(key, problem, "remove it, or convert again"))
-    return unclear
+    return unclear, tuple(unseen)
 
 
 def _refusal(keys: Keys, known: GGUFArchitecture, arch: str) -> str | None:
