@@ -1,4 +1,4 @@
-"""Amounts as people write them: 20M, 16k tokens, 1.5B. A k is a thousand, here as everywhere else."""
+"""Amounts as people write and read them: 20M, 16k tokens, 1.5B; 1 pass, 2 passes. A k is a thousand, as elsewhere."""
 
 from __future__ import annotations
 
@@ -21,6 +21,21 @@ def amount(value: Any) -> Any:
     if found is None:
         raise ValueError(f"{value!r} is not an amount; write 20000000, 20M, or 16k tokens")
     return round(float(found[1]) * SIZES[found[2].lower()])
+
+
+def counted(number: int, one: str, more: str | None = None) -> str:
+    """1 requirement, 45 requirements"""
+    return f"{number:,} {one if number == 1 else more or f'{one}s'}"
+
+
+def duration(seconds: float) -> str:
+    """In the unit that it is read in: 12 s, 3 minutes, 1.5 hours, 2.5 days."""
+    for size, name in ((86400, "days"), (3600, "hours")):
+        if seconds >= 1.95 * size:
+            return f"{seconds / size:,.1f} {name}"
+    if seconds >= 59.5:
+        return counted(round(seconds / 60), "minute")
+    return f"{seconds:.0f} s" if seconds >= 1 else "less than a second"
 
 
 Amount = Annotated[int, BeforeValidator(amount), Field(gt=0)]

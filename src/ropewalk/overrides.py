@@ -4,8 +4,9 @@
 
 `merge` has one rule of its own: changing `kind` drops the old kind's keys. {kind: alibi} over {kind: rope, base: 5e5}
 is {kind: alibi}; the same kind again keeps them. `encoding: alibi` is short for `encoding: {kind: alibi}`, in files and
-on the command line. All `key=value` of one command are one layer, so their order does not matter and none undoes
-another in silence. YAML is read by the rules of version 1.2: 1e-3 is a number, `no` and 12:30 are words.
+on the command line. Of two ways to say one thing (train.tokens, train.steps) the later layer's stands. All `key=value`
+of one command are one layer, so their order does not matter and none undoes another in silence. YAML is read by the
+rules of version 1.2: 1e-3 is a number, `no` and 12:30 are words.
 """
 
 from __future__ import annotations
@@ -68,11 +69,26 @@ def load(root: type[Root], path: str | Path | None = None, assignments: Sequence
     parts = [str(path)] if path is not None else []
     source = " + ".join([*parts, "command line"] if assignments else parts) or "defaults"
     data = {} if path is None else expand(read(path), root)
-    data = expand(merge(data, assigned(assignments)), root)
+    layer = assigned(assignments)
+    data = expand(merge(_without_alternatives(root, data, layer), layer), root)
     try:
         return root.model_validate(data)
     except ValidationError as error:
         raise problems(error, root, source, data) from None
+
+
+def _without_alternatives(annotation: Any, under: Any, over: Any) -> Any:
+    """A config without what the layer over it says in another way. A model lists such keys in `alternatives`: a file's
+    train.tokens gives way to train.steps=300, as it would to train.tokens=5M."""
+    if not isinstance(under, dict) or not isinstance(over, dict):
+        return under
+    groups = getattr(_owner(annotation, under), "alternatives", ())
+    said = {key for group in groups for key in group if over.keys() & group and key not in over}
+    return {
+        key: _without_alternatives(_inside(annotation, under, key)[0], value, over.get(key))
+        for key, value in under.items()
+        if key not in said
+    }
 
 
 def read(path: str | Path) -> dict[str, Any]:

@@ -113,6 +113,8 @@ def test_a_scaling_that_depends_on_the_length_is_fixed_once() -> None:
     patched = patch(model, length=8192)
     rotary = model.model.rotary_emb
     assert isinstance(rotary, ExactRotary)
+    with pytest.raises(ValueError, match="is already patched"):
+        patch(model, length=8192)
     short = rotary(torch.zeros(1), torch.tensor([[5]]))
     rotary(torch.zeros(1), torch.tensor([[8000]]))
     again = rotary(torch.zeros(1), torch.tensor([[5]]))

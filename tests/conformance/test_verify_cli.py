@@ -84,6 +84,11 @@ def test_quiet_names_the_target_of_a_library(ropewalk: Ropewalk, monkeypatch: py
     assert answer.stdout == f"{Target(two).name} N07\n"
 
 
+def test_a_library_may_be_spelled_as_it_is_imported() -> None:
+    assert adapters.spelled("Rotary_Embedding_Torch") == "rotary-embedding-torch"
+    assert adapters.expected("rotary_embedding_torch") == adapters.expected("rotary-embedding-torch") != {}
+
+
 @pytest.mark.parametrize("only", ["N07", None])
 def test_a_terminal_is_left_clean(monkeypatch: pytest.MonkeyPatch, only: str | None) -> None:
     class Terminal(io.StringIO):
@@ -138,7 +143,9 @@ def test_the_list(ropewalk: Ropewalk) -> None:
         (["rope", "bass=1"], 3, "no such key. Did you mean base?"),
         (["rope", "--only", "N77"], 2, "no requirement 'N77'"),
         (["nowhere:target"], 3, "no module 'nowhere'"),
-        (["--library", "no-such"], 2, "no adapter for 'no-such'"),
+        (["--library", "no-such"], 2, "no adapter for 'no-such'; there are litgpt, "),
+        (["--library", "rotary_embeding_torch"], 2, "did you mean rotary-embedding-torch?"),
+        (["alibi", "--only", "C1"], 2, "no requirement of these applies to alibi: C01 for rope; this is alibi"),
         (["rope", "--library", "transformers"], 2, "leave out 'rope'"),
         (["rope", "--out", "here"], 2, "where --library all writes"),
         (["--library", "all", "--only", "N77"], 2, "no requirement 'N77'"),

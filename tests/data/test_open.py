@@ -119,3 +119,5 @@ def test_stack_and_kind_must_fit(text: Path, pairs: Path) -> None:
         open_data(TextData(path=str(pairs)), stack="decoder", seed=0)
     with pytest.raises(ValueError, match=r"no data.json there; prepare it first: ropewalk data prepare"):
         open_data(TextData(path="nowhere"), stack="decoder", seed=0)
+    with pytest.raises(ValueError, match=r"ropewalk data prepare long-english --out data/long-english$"):
+        open_data(TextData(path="data/long-english"), stack="decoder", seed=0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
 from pydantic import ValidationError
 
-from ropewalk.amounts import amount
+from ropewalk.amounts import amount, counted, duration
 from ropewalk.overrides import BadConfig, load
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.schedule import Constant, Cosine, InverseSqrt, WarmupStableDecay
@@ -70,7 +71,33 @@ def test_what_is_no_amount(written: str) -> None:
 
 
 def test_how_long_must_be_said_once() -> None:
-    with pytest.raises(BadConfig, match=r"train\.tokens.*both is given.*tokens: 20M"):
+    with pytest.raises(BadConfig, match=r"train\.tokens.*both are given.*tokens: 20M"):
         load(Recipe, None, ["train.steps=5", "train.tokens=20M"])
     with pytest.raises(ValidationError, match="neither is given"):
         TrainConfig.model_validate({})
+
+
+def test_the_command_line_says_in_other_words_how_long(tmp_path: Path) -> None:
+    (file := tmp_path / "recipe.yaml").write_text("train: {tokens: 6M, batch: 8192}", encoding="utf-8")
+    found = load(Recipe, file, ["train.steps=300"]).train
+    assert (found.steps, found.tokens, found.batch) == (300, None, 8192)
+    file.write_text("train: {steps: 50}", encoding="utf-8")
+    assert load(Recipe, file, ["train.tokens=1M"]).train.tokens == 10**6
+    assert load(Recipe, file, ["train.batch=4096"]).train.steps == 50
+    file.write_text("train: {steps: 50, tokens: 6M}", encoding="utf-8")
+    with pytest.raises(BadConfig, match="both are given"):
+        load(Recipe, file, ["train.batch=4096"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"),
+    [(0.2, "less than a second"), (12, "12 s"), (60, "1 minute"), (144, "2 minutes"), (5400, "90 minutes"),
+     (9000, "2.5 hours"), (86400 * 3, "3.0 days")],
+)  # fmt: skip
+def test_durations(seconds: float, says: str) -> None:
+    assert duration(seconds) == says
+
+
+def test_one_is_singular() -> None:
+    assert [counted(n, "pass", "passes") for n in (0, 1, 1200)] == ["0 passes", "1 pass", "1,200 passes"]
+    assert counted(2, "rank") == "2 ranks"

@@ -22,6 +22,9 @@ from ropewalk.train.fast import clear
 from ropewalk.train.faults import Fault
 from ropewalk.train.metrics import read
 from ropewalk.train.run import train
+from tests.cli.conftest import Ropewalk, ropewalk
+
+__all__ = ["ropewalk"]
 
 REPOSITORY = Path(__file__).parents[2]
 RECIPES = sorted((REPOSITORY / "recipes").glob("*.yaml"))
@@ -178,6 +181,14 @@ def test_fast_removes_nothing_but_a_fast_run(tmp_path: Path) -> None:
     train(recipe("train.steps=2"), tmp_path / "fast")
     clear(tmp_path / "fast")
     assert not (tmp_path / "fast").exists()
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "mps:99", "gpu"])
+def test_a_device_that_is_not_there_is_one_line(ropewalk: Ropewalk, device: str) -> None:
+    answer = ropewalk("train", str(RECIPES[0]), "--fast", "--device", device)
+    assert (answer.code, answer.stdout, len(answer.stderr.splitlines())) == (5, "", 1)
+    assert answer.stderr.startswith(f"Error: there is no device '{device}' here; torch ")
+    assert " finds cpu" in answer.stderr
 
 
 def test_a_typo_is_answered(tmp_path: Path) -> None:

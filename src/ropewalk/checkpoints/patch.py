@@ -90,6 +90,8 @@ def patch(model: nn.Module, *, length: int | None = None) -> Patched:
         plan = plan.for_length(length)
     found = {name: module for name, module in model.named_modules() if _is_rotary(module)}
     if not found:
+        if any(isinstance(module, ExactRotary) for module in model.modules()):
+            raise ValueError(f"{type(model).__name__} is already patched: its positions are exact; nothing was changed")
         raise ValueError(f"{type(model).__name__} has no rotary module that returns cos and sin; nothing was changed")
     reach = length or plan.longest or 2048
     changes, exact = [], {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.amounts import counted, duration
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
 
 if TYPE_CHECKING:
@@ -76,11 +77,12 @@ def _say(found: Estimate, quiet: bool) -> None:
     cut, measured = found.cut, found.measured
     fits = {None: "", True: f", fits {found.device}", False: f", does not fit {found.device}"}[found.fits]
     weights = f"{found.parameters / 1e9:,.2f} B" if found.parameters >= 1e9 else f"{found.parameters / 1e6:,.1f} M"
-    write(f"{weights} weights on {found.ranks:,} ranks: {size(found.memory['peak'])} a rank{fits}")
-    write(f"{cut.steps:,} steps of {cut.batch:,} tokens, {cut.passes} passes of {cut.micro} x {cut.length:,} a rank")
+    write(f"{weights} weights on {counted(found.ranks, 'rank')}: {size(found.memory['peak'])} a rank{fits}")
+    steps, passes = counted(cut.steps, "step"), counted(cut.passes, "pass", "passes")
+    write(f"{steps} of {cut.batch:,} tokens, {passes} of {cut.micro} x {cut.length:,} a rank")
     if found.step_seconds is not None and found.hours is not None and found.dollars is not None:
-        days = f"{found.hours / 24:,.1f} days" if found.hours > 48 else f"{found.hours:,.1f} hours"
-        write(f"{found.step_seconds:,.2f} s a step, {days}, about {found.dollars:,.0f} dollars")
+        whole = duration(found.hours * 3600)
+        write(f"{found.step_seconds:,.2f} s a step, {whole}, about {found.dollars:,.0f} dollars")
     if quiet:
         return
     write("")

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, write, write_json, write_table
+from ropewalk.amounts import counted, duration
+from ropewalk.cli.output import (
+    ENVIRONMENT,
+    WRONG,
+    Json,
+    Quiet,
+    examples,
+    guarded,
+    note,
+    say_error,
+    write,
+    write_json,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
@@ -36,7 +49,7 @@ def train(
     allow_drift: Annotated[
         bool, typer.Option("--allow-drift", help="Resume though the recipe, data or versions differ.")
     ] = False,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to train.")] = "cpu",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -57,6 +70,7 @@ def train(
         _say_cost(recipe, json)
         return
     folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
+    from ropewalk.distributed.world import NoDevice
     from ropewalk.train.checkpoint import NotFinite, SaveFailed
     from ropewalk.train.faults import Fault
     from ropewalk.train.lease import LeaseLost, LeaseTaken
@@ -66,6 +80,9 @@ def train(
     except (Fault, NotFinite, SaveFailed, LeaseLost) as error:
         say_error(str(error))
         raise typer.Exit(WRONG) from None
+    except NoDevice as error:
+        say_error(f"{error}: --device cpu")
+        raise typer.Exit(ENVIRONMENT) from None
     except LeaseTaken as error:
         raise ValueError(str(error)) from None
     if result is None:
@@ -119,6 +136,11 @@ def _say(result: Result) -> None:
         write(f"model      {result.export}")
 
 
+def _steps(found: dict[str, Any]) -> str:
+    rows, passes = counted(found["rows"], "row"), counted(found["passes"], "pass", "passes")
+    return f"{found['steps']:,} of {rows} in {passes}"
+
+
 def _say_cost(recipe: Recipe, json: bool) -> None:
     from ropewalk.train.estimate import dry_run
 
@@ -133,10 +155,10 @@ def _say_cost(recipe: Recipe, json: bool) -> None:
     memory = [(f"memory, {part}", size(count)) for part, count in found["memory"].items()]
     rows = [
         ("parameters", f"{found['parameters']:,}"),
-        ("steps", f"{found['steps']:,} of {found['rows']} rows in {found['passes']} passes"),
+        ("steps", _steps(found)),
         ("operations of a step", f"{found['flops']['step'] / 1e12:,.2f} TFLOP"),
         *memory,
         ("matrix products here", f"{found['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s measured"),
-        ("time", f"about {found['hours']:,.2f} hours, at 30 % of that"),
+        ("time", f"about {duration(found['hours'] * 3600)}, at 30 % of that"),
     ]
     write_table(("one process, this machine", ""), rows)

@@ -92,6 +92,8 @@ def verify(
         raise typer.BadParameter("say what to verify: rope, my_package.module:target, or --library transformers")
     else:
         reports = [_one(target, settings or [], engine, allow_kind or [], only, seed, quiet or json)]
+    if not any(report.counts["apply"] for report in reports):
+        raise typer.BadParameter(_not_applicable(reports))
     if json:
         data = [report.to_dict() for report in reports]
         write_json(data if library is not None else data[0])
@@ -101,6 +103,14 @@ def verify(
     if any(report.broken for report in reports):
         raise typer.Exit(WRONG)
     return None
+
+
+def _not_applicable(reports: list[Report]) -> str:
+    """Nothing held and nothing broke: that is no verdict, and must not look like a good one."""
+    whys = [*dict.fromkeys(f"{result.id} {result.why}" for report in reports for result in report.results)]
+    asked = " or ".join(dict.fromkeys(report.target for report in reports))
+    more = f"; and {len(whys) - 3} more" if len(whys) > 3 else ""
+    return f"no requirement of these applies to {asked}: {'; '.join(whys[:3])}{more}"
 
 
 def _check_words(target: str | None, library: str | None, engine: str, only: str | None, out: str | None) -> None:
@@ -114,8 +124,8 @@ def _check_words(target: str | None, library: str | None, engine: str, only: str
             raise ValueError(f"--out {out} is where --library all writes; leave it out, or ask for all")
         if library is not None and target is not None:
             raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
-        if library not in (None, "all", *adapters.names()):
-            raise ValueError(f"no adapter for {library!r}; there are {', '.join(adapters.names())}")
+        if library not in (None, "all"):
+            adapters.spelled(library)
         if engine not in ENGINES:
             raise ValueError(f"no engine {engine!r}; a checkpoint is read by {' or '.join(ENGINES)}")
         chosen(only)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from ropewalk.amounts import counted
 from ropewalk.conformance.checks import Check, every
 from ropewalk.conformance.findings import Difference, Findings, Result
 from ropewalk.conformance.spec import VERSION, page
@@ -66,7 +67,8 @@ class Report:
     @property
     def verdict(self) -> str:
         counts = self.counts
-        parts = [f"{counts['requirements']} requirements", f"{counts['apply']} apply", f"{counts['held']} held"]
+        parts = [counted(counts["requirements"], "requirement"), counted(counts["apply"], "applies", "apply")]
+        parts += [f"{counts['held']} held"]
         parts += [f"{counts[name]} {name}" for name in ("expected", "broken") if counts[name] or name == "broken"]
         mended = [result.id for result in self.results if result.mended]
         parts += [f"mended: {', '.join(mended)}"] if mended else []

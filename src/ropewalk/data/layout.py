@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ropewalk.data.corpora import CORPORA
+
 HEADER = 128
 """Bytes before the numbers of an offsets file: numpy's header has this size up to any number of documents."""
 FORMAT = 1
@@ -36,7 +38,8 @@ def describe(path: str | Path) -> dict[str, Any]:
     if not file.is_file():
         part = Path(f"{folder}.part")
         hint = f"its preparation was cut off; run it again to go on ({part})" if part.is_dir() else "prepare it first"
-        raise BadData(f"{folder}: no data.json there; {hint}: ropewalk data prepare INPUT... --out {folder}")
+        known = folder.name if folder.name in CORPORA else "INPUT..."
+        raise BadData(f"{folder}: no data.json there; {hint}: ropewalk data prepare {known} --out {folder}")
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or found.get("format") != FORMAT:

@@ -26,6 +26,10 @@ from ropewalk.settings import Settings
 AXES = ("dp_replicate", "dp_shard", "cp", "tp")
 
 
+class NoDevice(RuntimeError):
+    """A device that this machine or this torch does not have."""
+
+
 class MeshConfig(Settings):
     """How the processes of a run are laid out."""
 
@@ -81,7 +85,7 @@ class World:
         """
         size = int(os.environ.get("WORLD_SIZE", "1"))
         sizes = (config or MeshConfig()).sizes(dist.get_world_size() if dist.is_initialized() else size)
-        place = torch.device(device)
+        place = _present(device)
         if place.type == "cuda":
             place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
             torch.cuda.set_device(place)
@@ -171,3 +175,13 @@ class World:
         """Piece r and piece 2 cp - 1 - r: of a causal triangle every rank then has the same area."""
         pieces = torch.arange(length).view(2 * self.cp_size, -1)
         return pieces[[rank, 2 * self.cp_size - 1 - rank]].flatten()
+
+
+def _present(device: str) -> torch.device:
+    found = torch.accelerator.current_accelerator(check_available=True)
+    there = {"cpu": 1} if found is None else {"cpu": 1, found.type: torch.accelerator.device_count()}
+    kind, _, number = device.partition(":")
+    if kind in there and (not number or (number.isdecimal() and int(number) < there[kind])):
+        return torch.device(device)
+    listed = " and ".join(kind if count == 1 else f"{kind} (0 to {count - 1})" for kind, count in there.items())
+    raise NoDevice(f"there is no device {device!r} here; torch {torch.__version__} finds {listed}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,11 +61,13 @@ class TrainConfig(Settings):
     """Where records go besides metrics.jsonl: trackio, or my_pkg.module:make."""
     faults: FaultConfig = FaultConfig()
 
+    alternatives: ClassVar = (("tokens", "steps"),)
+
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if (self.tokens is None) == (self.steps is None):
-            given = "neither" if self.tokens is None else "both"
-            says = f"says how long to train, or `steps` does; {given} is given. Write tokens: 20M, or steps: 1000"
+            given = "neither is" if self.tokens is None else "both are"
+            says = f"says how long to train, or `steps` does; {given} given. Write tokens: 20M, or steps: 1000"
             raise refusal(("tokens", self.tokens, says))
         return self
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ropewalk.amounts import counted
+
 # Where and how often, not what: a run may go on with other values of these.
 FREE = (
     "recipe.mesh",
@@ -29,7 +31,7 @@ class Drift(ValueError):
     def __str__(self) -> str:
         listed = "\n".join(f"  {each}" for each in self.differences)
         return (
-            f"the checkpoint is of another run; {len(self.differences)} differ:\n{listed}\n"
+            f"the checkpoint is of another run; {counted(len(self.differences), 'difference')}:\n{listed}\n"
             "resume with what it was saved with, or accept the differences by --allow-drift"
         )
 

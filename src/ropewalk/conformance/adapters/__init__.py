@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from difflib import get_close_matches
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,16 @@ def names() -> list[str]:
     return [f.stem.replace("_", "-") for f in files if not f.stem.startswith("_") and f.stem not in NOT_LIBRARIES]
 
 
+def spelled(name: str) -> str:
+    """A library as `pip` spells it, out of any spelling that `pip` or `import` takes."""
+    plain = name.lower().replace("_", "-").replace(".", "-")
+    if plain not in names():
+        near = get_close_matches(plain, names(), n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names())}"
+        raise ValueError(f"no adapter for {name!r}{hint}")
+    return plain
+
+
 def targets(name: str) -> list[Any]:
     """The targets of one library. One that is not installed is an ImportError with its pip line."""
     return _adapter(name).targets()
@@ -33,12 +44,10 @@ def installed(name: str) -> str:
 
 
 def _adapter(name: str) -> Any:
-    if name not in names():
-        raise ValueError(f"no adapter for {name!r}; there are {', '.join(names())}")
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return importlib.import_module(f"{__name__}.{spelled(name).replace('-', '_')}")
 
 
 def expected(name: str) -> dict[str, Any]:
     """Known failures of a library."""
-    path = HERE / "expected" / f"{name.replace('-', '_')}.json"
+    path = HERE / "expected" / f"{spelled(name).replace('-', '_')}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
