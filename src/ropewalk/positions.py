@@ -185,6 +185,21 @@ def padded(
     return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
 
 
+def masked(attention_mask: Tensor, *, limit: int | None = None) -> Positions:
+    """One text a row from a (B, L) mask that is true, or 1, where there is a token, as tokenizers write it; padding may
+    stand anywhere. Every text starts at position 0."""
+    if attention_mask.ndim != 2 or attention_mask.is_floating_point():
+        raise ValueError(
+            f"an attention mask is (B, L) of 0 and 1, got {tuple(attention_mask.shape)} {attention_mask.dtype}. Which "
+            "tokens see which follows from positions: packed([[5, 7]]) for documents, Rule(window=...) for windows"
+        )
+    token = attention_mask.bool()
+    index = torch.where(token, token.cumsum(dim=1) - 1, 0)
+    segment = torch.where(token, 0, PAD)
+    longest = attention_mask.shape[1]
+    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+
+
 def packed(
     documents: Sequence[Sequence[int]],
     *,

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend
-from ropewalk.encodings import ALiBi
+from ropewalk.attention import Rule, attend, choose
+from ropewalk.encodings import ALiBi, NoPE
 from ropewalk.nn import Draw, Dropout
 from tests.closeness import assert_close
 from tests.encodings.test_biases import NoFloat64
@@ -57,8 +57,6 @@ def test_evaluation_and_rate_zero_change_nothing() -> None:
     x, at = torch.randn(1, 4, 8), positions.plain(4)
     assert Dropout(0.5).eval()(x, None, at) is x
     assert Dropout(0.0)(x, None, at) is x
-    with pytest.raises(ValueError, match="needs draw"):
-        Dropout(0.5)(x, None, at)
     with pytest.raises(ValueError, match=r"\[0, 1\)"):
         Dropout(1.0)
 
@@ -72,22 +70,69 @@ def test_attention_weights_tiled_and_dense_draw_the_same(monkeypatch: pytest.Mon
         torch.manual_seed(0)
         q, k, v = (torch.randn(3, heads, 20, 8, requires_grad=True) for heads in (4, 2, 2))
         signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-        out = attend(q, k, v, signal, Rule(), keep=dropout.of_scores(draw([4, 5, 6])), backend=backend)
+        out = attend(q, k, v, signal, Rule(), keep=dropout.of_scores(draw([4, 5, 6]), q), backend=backend)
         (out * torch.randn_like(out)).sum().backward()
         found[backend] = [out.detach(), q.grad, k.grad, v.grad]
     for want, got in zip(*found.values(), strict=True):
         assert_close("dropped", want, got, 3e-6 * max(1.0, want.abs().max().item()))
     part = slice(2, 4)  # a rank with half the heads
     signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-    keep = dropout.of_scores(draw([4, 5, 6]))
+    keep = dropout.of_scores(draw([4, 5, 6]), q)
     got = attend(q[:, part], k[:, 1:], v[:, 1:], signal, Rule(), keep=keep, first_head=2)
     assert_close("rank", found["eager"][0][:, part], got, 2e-6)
+
+
+def test_without_a_draw_torchs_generator_decides() -> None:
+    x, at = torch.ones(4, 200, 64), positions.plain(200, batch=4)
+    dropout = Dropout(0.25)
+    torch.manual_seed(3)
+    once, other = dropout(x, None, at), dropout(x, None, at)
+    torch.manual_seed(3)
+    assert torch.equal(once, torch.nn.functional.dropout(x, 0.25)), "the same numbers as torch's own"
+    assert not torch.equal(once, other)
+    dropout.needs_draw = True
+    with pytest.raises(ValueError, match="pass draw=Draw"):
+        dropout(x, None, at)
+
+
+@pytest.mark.parametrize("backend", [None, "eager", "tiled"])
+def test_attention_without_a_draw_drops_the_rate_and_keeps_the_mean(
+    backend: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values are one-hot, so the output is the weights themselves: alike before dropout, 1/n each."""
+    monkeypatch.setattr("ropewalk.attention.tiled.TILE", 2**12)
+    q, k, v = torch.zeros(8, 4, 64, 64), torch.zeros(8, 4, 64, 64), torch.eye(64).expand(8, 4, 64, 64)
+    signal = NoPE().at(positions.packed([[24, 40]] * 8))
+    keep = Dropout(0.3).of_scores(None, q)
+    assert keep is not None
+    if backend is None:
+        assert choose(q, k, v, signal, Rule(causal=False), keep=keep).backend == "sdpa"
+    weights = attend(q, k, v, signal, Rule(causal=False), keep=keep, backend=backend)
+    assert weights[:, :, :24, 24:].abs().max() == 0, "documents stay apart"
+    inside = weights[:, :, 24:, 24:] * 40
+    assert inside.unique().tolist() == pytest.approx([0.0, 1 / 0.7], rel=1e-5)
+    assert (inside == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    for axis in ((0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)):
+        assert (inside == 0).float().mean(axis).std().item() < 0.03, "no key, query, head or sequence is luckier"
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "tiled"])
+def test_the_gradient_of_dropped_weights_is_that_of_the_same_mask(backend: str) -> None:
+    q, k, v = (torch.randn(2, 2, 12, 8, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    signal = NoPE().at(positions.plain(12))
+    dropout = Dropout(0.4)
+
+    def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(0)
+        return attend(q, k, v, signal, Rule(), keep=dropout.of_scores(None, q), backend=backend, strict=True)
+
+    assert torch.autograd.gradcheck(run, (q, k, v))
 
 
 def test_attention_drops_by_integers_which_every_device_has() -> None:
     at, heads = positions.plain(40, start=100_000), torch.arange(3)[:, None, None]
     dropout = Dropout(0.3).train()
-    keep = dropout.of_scores(draw([5]))
+    keep = dropout.of_scores(draw([5]), torch.empty(1, 3, 40, 8))
     assert keep is not None
     with NoFloat64():
         chosen = keep.chosen(slice(None), heads, at, at)

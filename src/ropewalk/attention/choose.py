@@ -20,6 +20,8 @@ from ropewalk.encodings import Signal
 Backend = Literal["eager", "sdpa", "flex", "tiled"]
 DENSE_MASK = 64 * 2**20
 """Bytes of a boolean mask, shared by all heads, that are built without asking."""
+DENSE_SCORES = 2**30
+"""Bytes of scores that torch's own dropout may take on a CPU, where its fused kernel has none."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +147,14 @@ def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | No
     dense_mask = 0 if not needs_mask else rows * L * S * (H * wide if score.biased else 1)
     all_scores = 3 * B * H * L * S * wide
     tile = 6 * wide * min(max(tiled.TILE, H * S * min(L, tiled.FEWEST)), B * H * L * S)
+    unfused = all_scores if cpu and score.rate else 0
     able = {
-        "sdpa": _why_not_sdpa(score, dense_mask),
+        "sdpa": _why_not_sdpa(score, dense_mask, unfused),
         "flex": _why_not_flex(score, cpu, learns),
         "tiled": None,
         "eager": None,
     }
-    memory = {"sdpa": dense_mask, "flex": all_scores if cpu else 0, "tiled": tile, "eager": all_scores}
+    memory = {"sdpa": dense_mask + unfused, "flex": all_scores if cpu else 0, "tiled": tile, "eager": all_scores}
     if backend is not None:
         if able[backend] is None:
             return Choice(backend, "asked for", memory[backend], plain)
@@ -172,13 +175,15 @@ def _choose(q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | No
     raise AssertionError("tiled attention can always run")
 
 
-def _why_not_sdpa(score: Score, dense_mask: int) -> str | None:
+def _why_not_sdpa(score: Score, dense_mask: int, unfused: int) -> str | None:
     if score.soft_cap is not None:
         return "it has no soft cap"
     if score.sink is not None:
         return "it has no sink logit"
-    if score.keep is not None:
+    if score.keep is not None and score.keep.rate is None:
         return "it cannot drop weights by where they are"
+    if unfused > DENSE_SCORES:
+        return f"its dropout on a CPU would take {unfused / 2**20:,.0f} MiB"
     most = 4 * tiled.TILE if score.biased else DENSE_MASK
     if dense_mask > most:
         return f"its mask would take {dense_mask / 2**20:,.0f} MiB"

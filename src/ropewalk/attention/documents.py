@@ -31,8 +31,9 @@ _backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
 def fit(score: Score, q: Tensor) -> bool:
-    """Whether this is attention of tokens to themselves, without a window or a bias: all there is, is documents."""
-    signal, whole = score.signal, score.rule.window is None and not score.biased
+    """Whether this is attention of tokens to themselves, without a window, a bias or dropout: all there is, is
+    documents."""
+    signal, whole = score.signal, score.rule.window is None and not score.biased and score.keep is None
     return whole and signal.q is signal.k and q.device.type == "cpu" and not torch.compiler.is_exporting()
 
 

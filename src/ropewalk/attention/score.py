@@ -26,6 +26,8 @@ class Keep:
     chosen: Callable[[slice, Tensor, Positions, Positions], Tensor]
     """(rows of the batch, head numbers (H, 1, 1), queries, keys) -> (B, H, L, S), True where a weight is kept."""
     factor: float
+    rate: float | None = None
+    """The share dropped, where any random choice will do, a kernel's own as well."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +49,11 @@ class Score:
     def fusible(self) -> bool:
         """Nothing in it that a fused kernel without masks could not compute."""
         return self.soft_cap is None and self.sink is None and self.keep is None and not self.biased
+
+    @property
+    def rate(self) -> float:
+        """Of dropout that a kernel may do as it likes."""
+        return 0.0 if self.keep is None or self.keep.rate is None else self.keep.rate
 
     @property
     def biased(self) -> bool:

@@ -1,4 +1,4 @@
-"""PyTorch's fused attention, wherever it computes our score exactly: no soft cap, no sink logit.
+"""PyTorch's fused attention, wherever it computes our score: no soft cap, no sink logit, no dropout by position.
 
 The rule reaches it as a boolean mask, a bias as a dense float mask; both only where choose.py finds them small. A plain
 causal pass needs neither.
@@ -31,7 +31,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
     if folded:
         # One query a head: the heads that share a key are so many queries of one head, and each key is read once.
         q = q.view(B, G, H // G, width) if q.is_contiguous() else q.reshape(B, G, H // G, width)
-    shared = {"scale": score.scale, "enable_gqa": H != G and not folded}
+    shared = {"scale": score.scale, "enable_gqa": H != G and not folded, "dropout_p": score.rate}
     if plain and not score.biased:
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
         causal = score.rule.causal and not (L == 1 and signal.seen is not None)

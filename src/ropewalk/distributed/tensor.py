@@ -22,7 +22,7 @@ from torch.distributed.tensor import DTensor, Shard
 from ropewalk.attention import Rule, attend
 from ropewalk.encodings import Encoding, Signal
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.nn import MLP, AcrossHeads, Attention, Core, Draw
+from ropewalk.nn import MLP, AcrossHeads, Attention, Core, Draw, Dropout
 from ropewalk.nn.linear import Linear, linear
 
 
@@ -48,6 +48,8 @@ def split(model: Transformer, mesh: DeviceMesh) -> None:
             _columns(mesh, module.up, module.gate)
             _rows(mesh, module.down)
             module.register_forward_pre_hook(_Entry(group), with_kwargs=True)
+        elif isinstance(module, Dropout):
+            module.needs_draw = True
 
 
 def check(model: Transformer, size: int) -> None:
@@ -134,7 +136,7 @@ class HeadsCore(Core):
             soft_cap=self.soft_cap,
             sink=None if self.sink is None else self.sink[self.first_head : self.first_head + q.shape[1]],
             first_head=self.first_head,
-            keep=self.dropout.of_scores(draw),
+            keep=self.dropout.of_scores(draw, q),
         )
 
 

@@ -91,11 +91,17 @@ class Transformer(nn.Module):
         return x + (self.types.weight[0] if types is None else self.types(types))
 
     def encode(
-        self, tokens: Tensor, at: Positions | None = None, *, types: Tensor | None = None, draw: Draw | None = None
+        self,
+        tokens: Tensor,
+        at: Positions | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        types: Tensor | None = None,
+        draw: Draw | None = None,
     ) -> Memory:
         if self.encoder is None:
             raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
-        at = _plain(tokens) if at is None else at
+        at = _where(tokens, at, attention_mask)
         return Memory(self.encoder(self.embed(tokens, types), at, draw=draw), at)
 
     def hidden(
@@ -103,6 +109,7 @@ class Transformer(nn.Module):
         tokens: Tensor,
         at: Positions | None = None,
         *,
+        attention_mask: Tensor | None = None,
         types: Tensor | None = None,
         source: Tensor | None = None,
         source_at: Positions | None = None,
@@ -111,6 +118,7 @@ class Transformer(nn.Module):
         draw: Draw | None = None,
     ) -> Tensor:
         """(B, L) tokens -> (B, L, D), what the output map reads. types: which text a token is of (BERT)."""
+        at = _where(tokens, at, attention_mask)
         self._refuse_unread(source=source, source_at=source_at, memory=memory, cache=cache)
         if self.decoder is None:
             return self.encode(tokens, at, types=types, draw=draw).x
@@ -118,7 +126,6 @@ class Transformer(nn.Module):
             memory = self.encode(source, source_at, draw=draw)
         if self.encoder is not None and memory is None and not (cache and cache.cross):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
-        at = _plain(tokens) if at is None else at
         if cache is not None:
             cache.check(self.plan.for_length(at.limit))
         x, where = (None, None) if memory is None else memory
@@ -154,6 +161,7 @@ class Transformer(nn.Module):
         tokens: Tensor,
         at: Positions | None = None,
         *,
+        attention_mask: Tensor | None = None,
         types: Tensor | None = None,
         source: Tensor | None = None,
         source_at: Positions | None = None,
@@ -163,10 +171,20 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """(B, L) tokens -> (B, L, vocabulary), the logits of what stands there (encoder) or comes next (decoder).
 
-        A model without an output map (`output: false`) answers with its last vectors, (B, L, D).
+        at: where the tokens are. Without it attention_mask says, (B, L) with 1 for a token and 0 for padding; without
+        that, each sequence is one text. draw: what dropout depends on in reproducible training; without it, torch's
+        generator decides. A model without an output map (`output: false`) answers with its last vectors, (B, L, D).
         """
         x = self.hidden(
-            tokens, at, types=types, source=source, source_at=source_at, memory=memory, cache=cache, draw=draw
+            tokens,
+            at,
+            attention_mask=attention_mask,
+            types=types,
+            source=source,
+            source_at=source_at,
+            memory=memory,
+            cache=cache,
+            draw=draw,
         )
         return self.output(x) if self.config.output else x
 
@@ -223,6 +241,14 @@ class Transformer(nn.Module):
         return "\n".join(said)
 
 
-def _plain(tokens: Tensor) -> Positions:
-    batch, length = tokens.shape
-    return positions.plain(length, batch=batch, device=tokens.device)
+def _where(tokens: Tensor, at: Positions | None, attention_mask: Tensor | None) -> Positions:
+    if attention_mask is None:
+        return positions.plain(tokens.shape[1], batch=len(tokens), device=tokens.device) if at is None else at
+    if at is not None:
+        raise ValueError("positions say which places hold tokens; pass them or attention_mask, not both")
+    if attention_mask.shape != tokens.shape:
+        raise ValueError(
+            f"attention_mask is {tuple(attention_mask.shape)}, tokens are {tuple(tokens.shape)}: one number a token, 0 "
+            "for padding. With a cache, pass where the new tokens are: at=positions.of(cache.next[:, None], limit=N)"
+        )
+    return positions.masked(attention_mask)

@@ -52,7 +52,7 @@ class Core(nn.Module):
             soft_cap=self.soft_cap,
             sink=self.sink,
             first_head=self.first_head,
-            keep=self.dropout.of_scores(draw),
+            keep=self.dropout.of_scores(draw, q),
         )
 
 

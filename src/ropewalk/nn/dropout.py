@@ -1,9 +1,10 @@
-"""Dropout whose coin is a function of where it falls, not of what was drawn before.
+"""Dropout by torch's generator, or with masks that are a function of where they fall and not of what was drawn before.
 
     keep(x) = hash(seed, step, sample, layer, place, position, feature) >= rate
 
-A run that is resumed, cut into other batches or spread over other ranks draws the same, because none of these numbers
-changes. The hash is splitmix64's finisher, three rounds of it over exact integers.
+Given a `Draw`, a run that is resumed, cut into other batches or spread over other ranks drops the same features: none
+of these numbers changes. The hash is splitmix64's finisher, three rounds of it over exact integers. Without a draw,
+torch's generator decides, which is faster, and attention leaves it to torch's kernels.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ropewalk.attention import Keep
 from ropewalk.positions import Positions
 
 
 class Draw(NamedTuple):
-    """What the coins of one step depend on."""
+    """What the dropout masks of one training step depend on, for runs that must be reproducible."""
 
     seed: int
     step: int
@@ -27,7 +29,7 @@ class Draw(NamedTuple):
     """(B,) int64: the number of each row's sample in the data, whatever batch or rank it is in."""
 
     def of(self, layer: int) -> Draw:
-        """The coins of one layer. Its number goes into the tensor: layers then differ in no constant of a graph."""
+        """The masks of one layer. Its number goes into the tensor: layers then differ in no constant of a graph."""
         return self._replace(sample=self.sample + _signed(_mixed(layer)))
 
 
@@ -39,6 +41,8 @@ class Dropout(nn.Module):
         if not 0 <= rate < 1:
             raise ValueError(f"dropout {rate} must lie in [0, 1)")
         self.rate, self.place = rate, place
+        self.needs_draw = False
+        """Set where several ranks must drop the same features, which torch's generators would not do."""
 
     @property
     def active(self) -> bool:
@@ -47,30 +51,39 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor, draw: Draw | None, at: Positions) -> Tensor:  # x (B, L, D)
         if not self.active:
             return x
+        if draw is None and not self.needs_draw:
+            return F.dropout(x, self.rate)
         width = x.shape[-1]
-        # A hash has coins for four features, sixteen bits each: it is what dropout costs.
+        # A hash has bits for four features, sixteen each: it is what dropout costs.
         four = torch.arange(-(-width // 4), device=x.device)
         bits = self.bits(draw, slice(None), at.segment[..., None], at.order[..., None], four)
         share = math.ceil(self.rate * 2**16)
         dropped = bits.view(torch.int16)[..., :width] < share - 2**15
         return (x * (2**16 / (2**16 - share))).masked_fill(dropped, 0.0)
 
-    def of_scores(self, draw: Draw | None) -> Keep | None:
-        """The same for attention's weights: by head, query and key."""
+    def of_scores(self, draw: Draw | None, q: Tensor) -> Keep | None:
+        """The same for the attention weights of queries (B, H, L, K): by head, query and key."""
         if not self.active:
             return None
+        any_mask = draw is None and not self.needs_draw
+        if any_mask:
+            # For backends that compute a mask tile by tile, and again in the backward pass.
+            draw = Draw(0, 0, torch.randint(2**62, (len(q),), device=q.device))
 
         def chosen(rows: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
             segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
             bits = self.bits(draw, rows, segment, order, head[None], k.order[:, None, None, :])
             return ((bits >> 11) & (2**53 - 1)) >= math.ceil(self.rate * 2**53)  # the top 53
 
-        return Keep(chosen, 1 / (1 - self.rate))
+        return Keep(chosen, 1 / (1 - self.rate), self.rate if any_mask else None)
 
     def bits(self, draw: Draw | None, rows: slice, *coordinates: Tensor) -> Tensor:
         """64 random bits for each place. Coordinates broadcast, the first axis being the batch's, of which `rows`."""
         if draw is None:
-            raise ValueError("dropout in training needs draw=Draw(seed, step, sample); or call model.eval()")
+            raise ValueError(
+                "under tensor parallelism all ranks must drop the same features: pass draw=Draw(seed, step, sample), "
+                "or call model.eval()"
+            )
         here = _mixed(_mixed(draw.seed ^ 0x9E3779B97F4A7C15) + draw.step) + self.place
         bits = draw.sample[rows].view(-1, *[1] * (max(c.ndim for c in coordinates) - 1)) + _signed(_mixed(here))
         for coordinate in coordinates:
