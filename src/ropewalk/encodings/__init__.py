@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.encodings._find import AnyEncoding, build, find, names, parse
+from ropewalk.encodings._rotation import compile_rotations
 from ropewalk.encodings.base import Claims, Encoding, Signal
 
-__all__ = ["AnyEncoding", "Claims", "Encoding", "Signal", "build", "find", "names", "parse"]
+__all__ = ["AnyEncoding", "Claims", "Encoding", "Signal", "build", "compile_rotations", "find", "names", "parse"]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,8 @@
 
 Where we differ: products and sums are float32 whatever x is, each rounded for itself, and the result is rounded once.
 Three ways give the same bits: `plain` is the formula, for whatever traces it or differentiates it in another way;
-`eager` works in place, a tile at a time; `_rotation_kernel`, the default for large tensors, is one pass over memory.
+`eager`, the default, works in place, a tile at a time; `_rotation_kernel` is one pass over memory for large tensors,
+two to four times as fast, for those who ask for it and wait some seconds once while it is compiled.
 One exception: eager pairs are torch's complex product, whose last bit may differ where a run ends inside a vector.
 """
 
@@ -47,10 +48,19 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     return _turn(x, cos, sin, layout)
 
 
+def compile_rotations(wanted: bool = True) -> None:
+    """Rotate large tensors with a compiled kernel from now on, in this process. The first rotation of each dtype and
+    width waits some seconds for a compiler. ROPEWALK_COMPILE=1 or 0 in the environment decides before this does."""
+    global _WANTED
+    _WANTED = wanted
+
+
 def backend() -> str:
-    """How large tensors are rotated: "compiled", until that has failed, or "eager: " and why."""
-    reason = "ROPEWALK_COMPILE=0" if os.environ.get("ROPEWALK_COMPILE") == "0" else _FAILURE
-    return "compiled" if reason is None else f"eager: {reason}"
+    """How large tensors are rotated: "compiled", or "eager: " and why."""
+    said = os.environ.get("ROPEWALK_COMPILE")
+    if said == "0" or (said != "1" and not _WANTED):
+        return "eager: " + ("ROPEWALK_COMPILE=0" if said == "0" else "no compiled kernel was asked for")
+    return "compiled" if _FAILURE is None else f"eager: {_FAILURE}"
 
 
 def plain(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
@@ -97,7 +107,7 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
         _FAILURE = str(error)
         warnings.warn(
             f"rotations run in eager mode, 2 to 4 times slower, because torch.compile failed: {_FAILURE} "
-            "(ROPEWALK_COMPILE=0 asks for eager mode and silences this)",
+            "(without ROPEWALK_COMPILE=1 and compile_rotations() nothing is compiled)",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -151,3 +161,4 @@ def _turn_pairs(x: Tensor, out: Tensor, table: Tensor) -> None:
 
 
 _FAILURE: str | None = None
+_WANTED = False

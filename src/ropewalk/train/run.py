@@ -19,6 +19,7 @@ import torch
 from ropewalk.checkpoints.native import Trained
 from ropewalk.data.open import Data, open_data
 from ropewalk.distributed.world import World
+from ropewalk.encodings import compile_rotations
 from ropewalk.models.config import TransformerConfig
 from ropewalk.overrides import to_yaml
 from ropewalk.train.checkpoint import Checkpoints
@@ -78,6 +79,7 @@ def train(
 def _train(
     recipe: Recipe, out: Path, world: World, resume: bool, allow_drift: bool, shown: bool, until: int | None
 ) -> Result:
+    compile_rotations()
     config = recipe.train
     data = open_data(recipe.data, stack=recipe.model.stack, seed=config.seed)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
