@@ -34,7 +34,7 @@ from ropewalk.train.optim import optimizers, set_rates
 from ropewalk.train.run import fitted
 from ropewalk.train.sizes import sizes
 
-RECIPE = Path(__file__).parents[1] / "recipes" / "decoder.yaml"
+RECIPE = Path(__file__).parents[1] / "src" / "ropewalk" / "recipes" / "decoder.yaml"
 TURN = 5
 """Steps of one model before it is the other's turn."""
 VALID_ROWS = 64

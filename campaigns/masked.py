@@ -1,7 +1,7 @@
 """An encoder that says what masked tokens were, held to what the frequencies of tokens alone would tell.
 
     ropewalk data prepare long-english --out data/long-english
-    ropewalk train recipes/encoder.yaml --out runs/encoder
+    ropewalk train encoder --out runs/encoder
     python -m campaigns.masked runs/encoder > campaigns/results/masked.json
 
 The bar is the unigram entropy: the mean of -log p(token) over the same masked tokens, p being the share of the token in

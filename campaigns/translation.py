@@ -1,7 +1,7 @@
 """English to German (or Chinese) by the encoder-decoder of 2017, against two baselines that need no training.
 
     ropewalk data prepare en-de --out data/en-de
-    ropewalk train recipes/translate-en-de.yaml --out runs/translate-en-de
+    ropewalk train translate-en-de --out runs/translate-en-de
     python -m campaigns.translation runs/translate-en-de [--pairs 1000] > campaigns/results/translation.json
 
 Held-out pairs share no source sentence with training (`data prepare` sees to it). Copying says the source; nearest says

@@ -28,7 +28,13 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
-DATA = ("py.typed", "conformance/spec.md", "models/presets.yaml", "conformance/adapters/expected/transformers.json")
+DATA = (
+    "py.typed",
+    "conformance/spec.md",
+    "models/presets.yaml",
+    "recipes/decoder.yaml",
+    "conformance/adapters/expected/transformers.json",
+)
 """What an install would most easily lose: each is not Python."""
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from ropewalk.__main__ import run; run()"
 NAMES = "import ropewalk; print(ropewalk.__version__, *(type(getattr(ropewalk, n)).__name__ for n in ropewalk.__all__))"
@@ -132,7 +138,7 @@ def use(unpacked: Path, ambient: dict[str, str]) -> None:
         # Models are no part of a checkout, and training is an extra, which the answer names.
         if not any("SmolLM2" in word for word in words) and words[1] not in ("train", "data", "estimate"):
             there(*words, code=code)
-    fast = ("ropewalk", "train", "recipes/decoder.yaml", "--fast")
+    fast = ("ropewalk", "train", "decoder", "--fast")
     need("ropewalk[data]" in there(*fast, code=5), "training without its extra says something else")
     for code in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         there("python", "-c", code)

@@ -22,7 +22,6 @@ def epilogs(group: typer.Typer, name: str) -> Iterator[tuple[str, str | None]]:
         yield from epilogs(below.typer_instance, f"{name} {below.name}")
 
 
-RECIPES = Path(__file__).parents[2] / "recipes"
 EPILOGS = [("ropewalk", app.info.epilog), *epilogs(app, "ropewalk")]
 EXAMPLES = sorted({tuple(example) for _, epilog in EPILOGS for example in example_commands(epilog or "")})
 
@@ -44,7 +43,6 @@ def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: 
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     Path("MODEL").symlink_to(checkpoint)
-    Path("recipes").symlink_to(RECIPES)
     if example[:2] == ("data", "show"):
         sample("text", "prepared")
     Path("config.json").symlink_to(checkpoint / "config.json")

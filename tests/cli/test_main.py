@@ -54,7 +54,7 @@ def test_answered_without_torch(tmp_path: Path, arguments: tuple[str, ...]) -> N
 def test_completed_without_torch(tmp_path: Path) -> None:
     asked = {"_ROPEWALK_COMPLETE": "complete_bash", "COMP_WORDS": "ropewalk list ", "COMP_CWORD": "2"}
     done = start("-c", WITHOUT_TORCH, cwd=tmp_path, **asked)
-    assert (done.stdout.split(), done.stderr) == (["encodings", "scalings"], "")
+    assert (done.stdout.split(), done.stderr) == (["encodings", "scalings", "architectures", "recipes"], "")
 
 
 def test_the_refusal_of_torch_works(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_twelve_kills(tmp_path: Path) -> None:
 def test_what_is_said_of_a_run(tmp_path: Path, name: str, recipe: str, kind: Any, arguments: tuple[str, ...]) -> None:
     """Two steps teach nothing: the bars are there, and do not hold."""
     data = sample(kind, tmp_path / "data")
-    run(["ropewalk", "train", f"recipes/{recipe}.yaml", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
+    run(["ropewalk", "train", recipe, f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
     result = json.loads(run([f"campaigns.{name}", str(tmp_path / "run"), *arguments], code=1))
     assert not all(bar["holds"] for bar in result["bars"].values())
     assert result["training"]["steps"] == 2

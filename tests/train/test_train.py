@@ -27,7 +27,7 @@ from tests.cli.conftest import Ropewalk, ropewalk
 __all__ = ["ropewalk"]
 
 REPOSITORY = Path(__file__).parents[2]
-RECIPES = sorted((REPOSITORY / "recipes").glob("*.yaml"))
+RECIPES = sorted((REPOSITORY / "src" / "ropewalk" / "recipes").glob("*.yaml"))
 SMALL = [
     *("model.width=32", "model.heads=2", "model.layers=2", "model.hidden=64", "data.kind=task", "data.task=copy"),
     *("data.length=24", "train.steps=12", "train.batch=96", "train.save.every=4", "train.evaluate.every=6"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
+from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
@@ -35,7 +36,12 @@ ABSENT = "-"
 )
 @guarded
 def show(
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A YAML file; without one, the defaults.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="A YAML file or one of `ropewalk list recipes`; without one, the defaults."
+        ),
+    ] = None,
     changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Also what positions resolve to, layer by layer.")] = False,
     json: Json = False,
@@ -94,7 +100,7 @@ def schema(json: Json = False, quiet: Quiet = False) -> None:
 )
 @guarded
 def diff(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML file.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML file or one of `ropewalk list recipes`.")],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="FILE|KEY=VALUE", help="The other; what to change in it.")
     ] = None,
@@ -139,7 +145,7 @@ def _load(file: str | None, assignments: list[str]) -> Recipe:
     from ropewalk.overrides import load
     from ropewalk.train.config import Recipe
 
-    return load(Recipe, file, assignments)
+    return load(Recipe, None if file is None else located(file), assignments)
 
 
 def _flat(data: Any, above: str = "") -> dict[str, Any]:

@@ -8,19 +8,20 @@ import typer
 
 from ropewalk.amounts import counted, duration
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
+from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
     from ropewalk.train.estimate import Estimate
 
 EPILOG = examples(
-    "ropewalk estimate recipes/decoder.yaml --mesh dp=4",
-    "ropewalk estimate recipes/decoder.yaml --mesh dp=2,cp=2 --device h100",
+    "ropewalk estimate decoder --mesh dp=4",
+    "ropewalk estimate decoder --mesh dp=2,cp=2 --device h100",
 )
 
 
 @guarded
 def estimate(
-    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file.")],
+    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
     changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
     mesh: Annotated[str, typer.Option(help="Sides of the mesh: dp=128,tp=8,cp=4 (also dp_replicate).")] = "dp=1",
     device: Annotated[str | None, typer.Option(help="a100, h100, h200 or b200: whether it fits, time, price.")] = None,
@@ -38,7 +39,7 @@ def estimate(
     from ropewalk.train.estimate import estimate as count
     from ropewalk.train.estimate import mesh_of, smaller
 
-    recipe = load(Recipe, file, changes or [])
+    recipe = load(Recipe, located(file), changes or [])
     sides, ranks = mesh_of(mesh)
     found = count(recipe, sides, ranks, device)
     better = smaller(recipe, sides, ranks, device) if device is not None and found.fits is False else None

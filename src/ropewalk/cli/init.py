@@ -3,24 +3,69 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ropewalk.cli.output import Json, Quiet, examples, guarded, write, write_json
 
 app = typer.Typer(
-    help="Write a file to start from.",
-    epilog=examples("ropewalk init target", "ropewalk init target rope_check.py"),
+    help="Write a file to start from: a recipe, an encoding or a target.",
+    epilog=examples("ropewalk init recipe first", "ropewalk init encoding cable", "ropewalk init target rope_check.py"),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
 
+@app.command(epilog=examples("ropewalk init recipe", "ropewalk init recipe first"))
+@guarded
+def recipe(
+    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .yaml may be left out.")] = Path(
+        "recipe.yaml"
+    ),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a recipe that trains in seconds without data, with comments that say what to change.
+
+    `ropewalk list recipes` has larger ones. A file that exists is never written over.
+    """
+    from ropewalk.train.recipe_template import TEXT
+
+    path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
+    _create(path, TEXT.format(file=path, name=path.stem))
+    _say(path, f"ropewalk train {path}", json, quiet)
+
+
+@app.command(epilog=examples("ropewalk init encoding", "ropewalk init encoding cable"))
+@guarded
+def encoding(
+    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .py may be left out.")] = Path(
+        "my_encoding.py"
+    ),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write an encoding of your own: a bias that works, to be changed into yours.
+
+    Its kind is the file's name and the class's, cable.Cable, in recipes and for every command. A file that exists is
+    never written over.
+    """
+    from ropewalk.encodings._template import TEXT
+
+    path, module, there = _module(path)
+    name = "".join(part.capitalize() for part in path.stem.split("_"))
+    kind = f"{module}.{name}"
+    _create(path, TEXT.format(name=name, kind=kind))
+    _say(path, f"{there}ropewalk verify {kind}", json, quiet, kind=kind)
+
+
 @app.command(epilog=examples("ropewalk init target", "ropewalk init target rope_check.py"))
 @guarded
 def target(
-    path: Annotated[Path, typer.Argument(metavar="[PATH]", help="The file to write.")] = Path("rope_target.py"),
+    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .py may be left out.")] = Path(
+        "rope_target.py"
+    ),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -30,22 +75,35 @@ def target(
     """
     from ropewalk.conformance.target_template import TEXT
 
-    path = path / "rope_target.py" if path.is_dir() else path
+    path, module, there = _module(path / "rope_target.py" if path.is_dir() else path)
+    _create(path, TEXT.format(module=module, file=path.name))
+    then = f"{there}ropewalk verify {module}:target"
+    _say(path, then, json, quiet, before="Fill in (1), (2) and (3), then", target=f"{module}:target")
+
+
+def _module(path: Path) -> tuple[Path, str, str]:
+    """A Python file, the name it is imported by, and what to type first where that is from another folder."""
+    path = path if path.suffix else path.with_name(f"{path.name}.py")
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise ValueError(f"{path} is no module that Python can import; name it like rope_target.py")
     module = ".".join(path.with_suffix("").parts)
-    inside = not path.is_absolute() and all(part.isidentifier() for part in module.split("."))
-    module = module if inside else path.stem
+    if not path.is_absolute() and all(part.isidentifier() for part in module.split(".")):
+        return path, module, ""
+    return path, path.stem, f"cd {path.parent} && "
+
+
+def _create(path: Path, text: str) -> None:
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(TEXT.format(module=module, file=path.name))
+            file.write(text)
     except FileExistsError:
-        raise ValueError(f"{path} exists and is left as it is; give another name: ropewalk init target PATH") from None
-    there = "" if inside else f"cd {path.parent} && "
-    then = f"{there}ropewalk verify {module}:target"
+        raise ValueError(f"{path} exists and is left as it is; give another name") from None
+
+
+def _say(path: Path, then: str, json: bool, quiet: bool, *, before: str = "Next", **more: Any) -> None:
     if json:
-        write_json({"path": str(path), "target": f"{module}:target", "next": then})
+        write_json({"path": str(path), **more, "next": then})
     elif quiet:
         write(str(path))
     else:
-        write(f"{path}\nFill in (1), (2) and (3), then: {then}")
+        write(f"{path}\n{before}: {then}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.cli import recipes
 from ropewalk.cli.output import Json, Quiet, examples, guarded, write, write_json, write_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ USUAL = {"keeps_norm": "changes norm", "bidirectional": "causal only", "pointwis
 """Claims most encodings make, and what is said of one that does not."""
 
 app = typer.Typer(
-    help="List the encodings, the scalings and the architectures there are.",
+    help="List the encodings, the scalings, the architectures and the recipes there are.",
     epilog=examples("ropewalk list encodings", "ropewalk list scalings --json"),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -124,6 +125,26 @@ def architectures(json: Json = False, quiet: Quiet = False) -> None:
     else:
         rows = [(e["model_type"], e["positions"], e["layout"] or "-", e["stack"], e["text"] or "-") for e in found]
         write_table(("model_type", "positions", "layout", "stack", "text part"), rows)
+
+
+@app.command(name="recipes", epilog=examples("ropewalk list recipes", "ropewalk list recipes --quiet"))
+@guarded
+def recipes_(json: Json = False, quiet: Quiet = False) -> None:
+    """List the recipes that come with ropewalk, each to be named to `train`, `estimate` and `config`.
+
+    A first comment in each says how its data is prepared. `ropewalk init recipe` writes one to start from.
+    """
+    if quiet:
+        write("\n".join(recipes.names()))
+        return
+    found: list[dict[str, Any]] = []
+    for name in recipes.names():
+        about, commands = recipes.about(name)
+        found.append({"name": name, "about": about, "commands": commands, "path": recipes.located(name)})
+    if json:
+        write_json(found)
+    else:
+        write_table(("recipe", "about"), [(entry["name"], entry["about"]) for entry in found])
 
 
 def _words(values: list[str] | None) -> str:

@@ -22,6 +22,7 @@ from ropewalk.cli.output import (
     write_json,
     write_table,
 )
+from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
@@ -30,15 +31,15 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 EPILOG = examples(
-    "ropewalk train recipes/decoder.yaml --fast                 # seconds: does every part work?",
-    "ropewalk train recipes/decoder.yaml --dry-run              # what it would cost",
-    "ropewalk train recipes/decoder.yaml --fast model.encoding=alibi --out runs/alibi",
+    "ropewalk train decoder --fast                 # seconds: does every part work?",
+    "ropewalk train decoder --dry-run              # what it would cost",
+    "ropewalk train decoder --fast model.encoding=alibi --out runs/alibi",
 )
 
 
 @guarded
 def train(
-    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file.")],
+    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
     changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
     out: Annotated[str | None, typer.Option(metavar="DIR", help="The run's folder; else runs/NAME.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest whole checkpoint.")] = False,
@@ -65,7 +66,7 @@ def train(
     from ropewalk.overrides import load
     from ropewalk.train.config import Recipe
 
-    recipe = load(Recipe, file, changes or [])
+    recipe = load(Recipe, located(file), changes or [])
     if dry_run:
         _say_cost(recipe, json)
         return

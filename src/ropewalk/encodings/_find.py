@@ -1,13 +1,15 @@
-"""Finds encodings: the file name is the kind, and a dotted kind is a module outside the package."""
+"""Finds encodings: the file name is the kind, and a dotted kind is outside the package: a module, or a class in one."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+import sys
 from collections.abc import Collection
 from difflib import get_close_matches
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, TypeGuard
 
 from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, ValidationInfo
@@ -35,25 +37,46 @@ def names() -> tuple[str, ...]:
 
 
 def find(kind: str) -> type[Encoding]:
-    """The class of a kind: `alibi` is ropewalk/encodings/alibi.py, `my_pkg.cable` is the module my_pkg.cable."""
+    """The class of a kind: `alibi` is ropewalk/encodings/alibi.py, `my_pkg.cable` is the module my_pkg.cable, and
+    `flat.Flat` is the class Flat in flat.py. Without a dot a kind is ours: whatever lies in the current folder, it is
+    not taken for an encoding that a config names without one."""
     if "." in kind and not all(part.isidentifier() for part in kind.split(".")):
         raise ValueError(f"the kind {kind!r} is no module's name; outside the package it reads my_pkg.module")
     if "." not in kind and kind not in names():
         near = get_close_matches(kind, names(), n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise ValueError(f"no encoding of kind {kind!r}. {hint}There are {', '.join(names())}; outside: my_pkg.module")
+        if kind.isidentifier() and Path(f"{kind}.py").is_file():
+            hint = f"For the class Name in {kind}.py write {kind}.Name, here and as its Config's kind. "
+        outside = "outside: my_pkg.module, module.Class"
+        raise ValueError(f"no encoding of kind {kind!r}. {hint}There are {', '.join(names())}; {outside}")
+    found = _outside(kind) if "." in kind else _only(importlib.import_module(f"ropewalk.encodings.{kind}"))
+    declared = found.Config.model_fields["kind"].default
+    if declared != kind:
+        raise ValueError(f"{found.__name__}.Config.kind is {declared!r}; it must be {kind!r}, by which it is found")
+    return found
+
+
+def _outside(kind: str) -> type[Encoding]:
     try:
-        module = import_named(kind) if "." in kind else importlib.import_module(f"ropewalk.encodings.{kind}")
+        return _only(import_named(kind))
     except ModuleNotFoundError as error:
-        if error.name is None or not kind.startswith(error.name):
+        if error.name is None or not f"{kind}.".startswith(f"{error.name}."):
             raise  # the module is there; something it imports is not
-        raise ValueError(f"the kind {kind!r} is no importable module: {error}") from error
+        above, _, name = kind.rpartition(".")
+        # What a module is part of is imported before it: a class is looked for in what has been.
+        found = getattr(sys.modules.get(above), name, None) if error.name == kind else None
+        if not _is_encoding(found):
+            raise ValueError(f"the kind {kind!r} is no importable module, and no encoding in one: {error}") from error
+        return found
+
+
+def _only(module: ModuleType) -> type[Encoding]:
     own = [found for _, found in inspect.getmembers(module, _is_encoding) if found.__module__ == module.__name__]
     if len(own) != 1:
-        raise ValueError(f"{module.__name__} must define exactly one Encoding, it defines {len(own)}")
-    declared = own[0].Config.model_fields["kind"].default
-    if declared != kind:
-        raise ValueError(f"{own[0].__name__}.Config.kind is {declared!r}; it must be {kind!r}, the module's name")
+        raise ValueError(
+            f"{module.__name__} must define exactly one Encoding, it defines {len(own)}; one of several is "
+            f"{module.__name__}.Class"
+        )
     return own[0]
 
 
