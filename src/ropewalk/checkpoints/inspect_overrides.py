@@ -36,6 +36,11 @@ MODEL = "MODEL"
 """Stands for the model's directory where only its config was given."""
 USUAL = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
 """What every engine takes for YaRN where nothing is said."""
+LENGTHS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
+"""Keys of which vLLM takes the smallest (transformers_utils/model_arch_config_convertor.py)."""
 FLAT = ("qwen2_vl", "qwen2_5_vl")
 """Models of several parts whose config class takes the text part's keys from the top, too."""
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -62,8 +67,10 @@ def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL)
     facts = Facts(resolved)
     wanted = Wanted(resolved, scaling, to)
     if facts.gguf:
-        why = "a GGUF file has no config.json; make a directory of it first: ropewalk export"
-        return Override(engine="transformers", why=why), _llama_cpp(wanted, model, None)
+        why = (
+            f"a GGUF file has no config.json; make a directory of it: ropewalk export {shlex.quote(model)} OUT --to hf"
+        )
+        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, None)
     config = Config(facts, find_part(resolved.config, resolved.where), wanted)
     if config.known.theta_key is None and "rope_parameters" not in config.known.defaults:
         why = f"the code of {resolved.model_type} has its base built in, and reads no scaling"
@@ -161,6 +168,10 @@ class Config:
         if block["rope_type"] != "default" or any(key in block for key in self.known.elsewhere):
             left_out = ("rope_theta", "partial_rotary_factor")
             found["rope_scaling"] = {key: value for key, value in block.items() if key not in left_out}
+        if self.facts.model_type in transformers4.TWO_KEYS and "rope_type" in (
+            scaling := found.get("rope_scaling") or {}
+        ):
+            found["rope_scaling"] = {"type": scaling.pop("rope_type"), **scaling}
         if self.facts.text.get("rope_parameters") is not None:
             found["rope_parameters"] = None
         return {**found, **self._bases(only_stated=False), **self._head()}
@@ -197,6 +208,12 @@ class Config:
             return config
         return {**config, **changes}
 
+    def short_lengths(self) -> dict[str, int]:
+        """The length under its own name, and under every other that vLLM takes for the end where it is stated."""
+        text, to = self.facts.text, self.wanted.to
+        stated = [key for key in LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
+        return dict.fromkeys((self.known.longest_key, *stated), to)
+
     def _bases(self, *, only_stated: bool) -> dict[str, Any]:
         """The base beside the parameters: where it stands in the file, it must not contradict them."""
         key = self.known.theta_key
@@ -231,6 +248,8 @@ def _transformers(config: Config) -> tuple[Override, ...]:
         why, notes = _checked(config, changes, engine)
         into, text = (None, None) if why is not None else (config.into, _json(changes))
         found.append(Override(engine=f"transformers {version}", into=into, text=text, why=why, notes=notes))
+    if found[0].why is not None and found[0].why == found[1].why:
+        return (Override(engine="transformers 4 and 5", why=found[0].why),)
     return tuple(found)
 
 
@@ -262,11 +281,15 @@ def _vllm(config: Config, model: str) -> Override:
     if isinstance(config.wanted.scaling, LongRoPE):
         why = config.wanted.short_of(vllm.read(config.facts.resolved))
         return Override(engine="vLLM", why=why) if why else Override(engine="vLLM", text=f"{serve} {told}")
+    if isinstance(config.wanted.scaling, Dynamic):
+        return Override(engine="vLLM", why="it has no base that grows with a text: it does not scale, or for all alike")
     why: str | None = None
-    for longest in (None, config.wanted.to):
+    for longer in (False, True):
         changes: dict[str, Any] = {"rope_parameters": config.parameters()}
-        if longest is not None:
-            changes = {config.known.longest_key: longest, **changes}
+        if longer:
+            changes = {**config.short_lengths(), **changes}
+        elif config.facts.text.get(config.known.longest_key) is None:
+            continue  # the class's own default would be the end
         nested = config.facts.model_type in PARTS or config.inside is not None
         if nested:
             changes["rope_parameters"] = _over(_loaded(config), changes["rope_parameters"])
@@ -285,7 +308,7 @@ def _loaded(config: Config) -> dict[str, Any]:
     if config.facts.nested:
         return dict(config.facts.new)
     flat = {key: value for key, value in (config.facts.new or config.facts.old).items() if value is not None}
-    return {key: dict(flat) for key in (FULL, SLIDING)} if config.wanted.by_type else flat
+    return {FULL: flat} if config.wanted.by_type else flat
 
 
 def _over(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 ENGINE, VERSION = "transformers 4", "4.57.1"
 
 NO_HEAD_DIM = transformers5.NO_HEAD_DIM | {"mistral"}
+TWO_KEYS = ("olmo", "olmo2")
+"""Model types whose config class takes rope_scaling in its oldest form alone."""
 
 
 def read(resolved: Resolved) -> Reading:
@@ -57,6 +59,10 @@ def read(resolved: Resolved) -> Reading:
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers4"):
             why = f"its {resolved.model_type} does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652, transformers#48241")
+        elif scaling is not None and resolved.model_type == "nemotron":
+            draft.ignore("rope_scaling")
+            draft.note(f"rotates plainly, without {scaling.kind}", "its Nemotron reads no rope_scaling")
+            draft.layers.append(subject.numbers_of(None))
         elif isinstance(scaling, YaRN):
             found = yarn(facts, subject, scaling, draft, nested_truncate=False, engine="transformers4")
             draft.layers.append(found)
@@ -125,6 +131,10 @@ def _refusal(facts: Facts, besides: Besides) -> str | None:
     kind = facts.old.get("rope_type", facts.old.get("type"))
     if kind == "proportional":
         return "no rope_type 'proportional'"
+    if facts.model_type in TWO_KEYS and (set(facts.old) != {"type", "factor"} or kind not in ("linear", "dynamic")):
+        return f"its {facts.model_type} wants rope_scaling to be exactly type (linear or dynamic) and factor"
+    if facts.resolved.model_type == "llama4_text" and kind not in ("llama3", "default"):
+        return f"its Llama 4 reads every rope_scaling as llama3, also {kind!r}"
     if kind == "yarn" and facts.old.get("factor") is None:
         return "rope_scaling.factor is null, which it takes a logarithm of"
     if kind in ("longrope", "su") and facts.model_type == "phi3":
