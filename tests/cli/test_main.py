@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import ropewalk as package
 from ropewalk.cli.main import app
 from ropewalk.cli.output import BAD_INPUT, ENVIRONMENT, guarded
 from tests.cli.conftest import CABLE, Ropewalk
+from tests.cli.test_examples import EPILOGS
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -167,6 +169,16 @@ def test_mistakes_of_usage_are_2(ropewalk: Ropewalk, arguments: tuple[str, ...],
 
 def test_version(ropewalk: Ropewalk) -> None:
     assert ropewalk("--version") == (0, f"ropewalk {package.__version__}\n", "")
+
+
+def test_usage_is_readable(ropewalk: Ropewalk) -> None:
+    texts = [ropewalk(*name.split()[1:], "--help").stdout for name, _ in EPILOGS]
+    for text in texts:
+        usage, _, rest = text.partition("\n\n")
+        assert not re.search(r"[{}<>]|\[\[|\.\.\.\]|\b[a-z]+\]", usage.replace("ropewalk", "")), usage
+        assert not re.search(r"<(list|str|int|float|path)", rest), rest
+    assert "Usage: ropewalk train [OPTIONS] RECIPE [KEY=VALUE]...\n" in "".join(texts)
+    assert "  --seed INT " in "".join(texts)
 
 
 def test_help_is_plain_text(ropewalk: Ropewalk) -> None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.cli.help import Commands
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
 from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
     from ropewalk.train.config import Recipe
 
-app = typer.Typer(
+app = Commands(
     help="Show, describe and compare configs.",
     epilog=examples(
         "ropewalk config show recipe.yaml model.encoding=alibi", "ropewalk config diff recipe.yaml model.encoding=alibi"
@@ -42,8 +43,8 @@ def show(
             metavar="FILE", help="A YAML file or one of `ropewalk list recipes`; without one, the defaults."
         ),
     ] = None,
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Also what positions resolve to, layer by layer.")] = False,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Also print what positions resolve to, layer by layer.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -102,7 +103,7 @@ def schema(json: Json = False, quiet: Quiet = False) -> None:
 def diff(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML file or one of `ropewalk list recipes`.")],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE|KEY=VALUE", help="The other; what to change in it.")
+        list[str] | None, typer.Argument(metavar="FILE|KEY=VALUE", help="Compare with this file; change this in it.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,

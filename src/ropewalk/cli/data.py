@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.cli.help import Commands
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, write, write_json, write_table
 from ropewalk.system import peak_memory
 
 if TYPE_CHECKING:
     from ropewalk.data.options import Options
 
-app = typer.Typer(
+app = Commands(
     help="Make text ready for training: fetch it, turn it into tokens, look at it.",
     epilog=examples("ropewalk data prepare --help", "ropewalk data show prepared"),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Out = Annotated[Path, typer.Option(help="The directory to write.")]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="Write this directory.")]
 
 
 class Kind(StrEnum):
@@ -53,23 +54,32 @@ class Document(StrEnum):
 def prepare(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files .txt .jsonl .tsv .parquet, directories of them, or a corpus."),
+        typer.Argument(metavar="INPUT", help="Files .txt .jsonl .tsv .parquet, directories of them, or a corpus."),
     ],
     out: Out,
-    kind: Annotated[Kind | None, typer.Option(help="text: documents. pairs: texts and translations.")] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="A tokenizer.json to use; else one is trained.")] = None,
-    vocabulary: Annotated[int | None, typer.Option(min=2, max=2**24, help="Ids of a trained tokenizer; 8192.")] = None,
-    model: Annotated[Model | None, typer.Option(help="Of a trained tokenizer, over bytes; bpe.")] = None,
+    kind: Annotated[
+        Kind | None, typer.Option(help="Take inputs for documents (text), or for texts and translations (pairs).")
+    ] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Use this tokenizer.json; else one is trained.")
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer of so many ids; else 8192.")
+    ] = None,
+    model: Annotated[Model | None, typer.Option(help="Train a tokenizer of this kind, over bytes; else bpe.")] = None,
     valid: Annotated[
-        float | None, typer.Option(min=0, max=0.99, help="Share of documents to evaluate on; 0.01.")
+        float | None, typer.Option(min=0, max=0.99, help="Set this share of documents aside to evaluate on; else 0.01.")
     ] = None,
     document: Annotated[
-        Document | None, typer.Option(help="In a .txt: the file, a line, or what stands between blank lines; file.")
+        Document | None,
+        typer.Option(
+            help="Take for a document of a .txt the file, a line, or text between blank lines; else the file."
+        ),
     ] = None,
-    licence: Annotated[str | None, typer.Option(help="Of the text, to be kept with it.")] = None,
-    start: Annotated[str | None, typer.Option(help="The token before a document, of a given tokenizer.")] = None,
-    end: Annotated[str | None, typer.Option(help="The token after a document.")] = None,
-    mask: Annotated[str | None, typer.Option(help="The token of what is masked.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Keep this licence with the text.")] = None,
+    start: Annotated[str | None, typer.Option(help="Put this token of a given tokenizer before a document.")] = None,
+    end: Annotated[str | None, typer.Option(help="Put this token after a document.")] = None,
+    mask: Annotated[str | None, typer.Option(help="Use this token for what is masked.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

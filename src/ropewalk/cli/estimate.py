@@ -22,9 +22,14 @@ EPILOG = examples(
 @guarded
 def estimate(
     file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
-    mesh: Annotated[str, typer.Option(help="Sides of the mesh: dp=128,tp=8,cp=4 (also dp_replicate).")] = "dp=1",
-    device: Annotated[str | None, typer.Option(help="a100, h100, h200 or b200: whether it fits, time, price.")] = None,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
+    mesh: Annotated[
+        str, typer.Option(metavar="SIDES", help="Lay ranks out as dp=128,tp=8,cp=4 (also dp_replicate).")
+    ] = "dp=1",
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="a100|h100|h200|b200", help="Say whether it fits this device, its time and its price."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

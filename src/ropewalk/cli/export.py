@@ -29,10 +29,11 @@ class Stored(StrEnum):
 @guarded
 def export(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="What to write; it must not exist.")],
-    to: Annotated[Form, typer.Option(help="hf: a directory for transformers. gguf: a file for llama.cpp.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Write this directory or file; it must not exist.")],
+    to: Annotated[Form, typer.Option(help="Write hf, a directory for transformers, or gguf, a file for llama.cpp.")],
     dtype: Annotated[
-        Stored | None, typer.Option(help="Of the weights; else that of the source, float32 of a quantised one.")
+        Stored | None,
+        typer.Option(help="Store weights in this dtype; else in the source's, float32 of a quantised one."),
     ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,

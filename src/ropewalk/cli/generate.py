@@ -39,19 +39,29 @@ class Precision(StrEnum):
 @guarded
 def generate(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
-    prompt: Annotated[list[str] | None, typer.Option(help="The text to go on with; several make a batch.")] = None,
+    prompt: Annotated[
+        list[str] | None, typer.Option(help="Go on with this text; may be repeated, for a batch.")
+    ] = None,
     file: Annotated[
-        list[str] | None, typer.Option(help="A file whose text is a prompt, as it is; - is standard input.")
+        list[str] | None,
+        typer.Option(metavar="PATH", help="Take a file's text, as it is, for a prompt; - is standard input."),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="The most new tokens of each.")] = 128,
-    temperature: Annotated[float, typer.Option(min=0, help="0 always takes the likeliest token.")] = 0.7,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among so many of the likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Of these, among the fewest whose share reaches this.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Make at most so many new tokens of each.")] = 128,
+    temperature: Annotated[
+        float, typer.Option(min=0, help="Divide logits by this; 0 always takes the likeliest token.")
+    ] = 0.7,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among so many of the likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Choose among the fewest whose probabilities sum to this.")
+    ] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="Of these, among those at least so likely beside the likeliest.")
+        float | None, typer.Option(help="Choose among those at least so likely relative to the likeliest.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the first prompt; the next has the next.")] = None,
-    dtype: Annotated[Precision | None, typer.Option(help="Of the computation; else that of the file.")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="Draw the first prompt's tokens from this seed, the next prompt's from the next."),
+    ] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Compute in this dtype; else in that of the file.")] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli.help import Commands
 from ropewalk.cli.output import Json, Quiet, examples, guarded, write, write_json
 
-app = typer.Typer(
+app = Commands(
     help="Write a file to start from: a recipe, an encoding or a target.",
     epilog=examples("ropewalk init recipe first", "ropewalk init encoding cable", "ropewalk init target rope_check.py"),
     no_args_is_help=True,
@@ -20,7 +21,7 @@ app = typer.Typer(
 @app.command(epilog=examples("ropewalk init recipe", "ropewalk init recipe first"))
 @guarded
 def recipe(
-    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .yaml may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .yaml may be left out.")] = Path(
         "recipe.yaml"
     ),
     json: Json = False,
@@ -40,7 +41,7 @@ def recipe(
 @app.command(epilog=examples("ropewalk init encoding", "ropewalk init encoding cable"))
 @guarded
 def encoding(
-    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .py may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .py may be left out.")] = Path(
         "my_encoding.py"
     ),
     json: Json = False,
@@ -63,7 +64,7 @@ def encoding(
 @app.command(epilog=examples("ropewalk init target", "ropewalk init target rope_check.py"))
 @guarded
 def target(
-    path: Annotated[Path, typer.Argument(metavar="[NAME]", help="The file to write; .py may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .py may be left out.")] = Path(
         "rope_target.py"
     ),
     json: Json = False,

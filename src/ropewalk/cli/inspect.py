@@ -45,7 +45,9 @@ def inspect(
     ] = None,
     engines: Annotated[
         str | None,
-        typer.Option("--engines", help="Count only these: transformers5,transformers4,vllm,llama.cpp."),
+        typer.Option(
+            "--engines", metavar="NAMES", help="Count only these: transformers5,transformers4,vllm,llama.cpp."
+        ),
     ] = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="PATH", help="Say where the positions differ from this one's.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.cli import recipes
+from ropewalk.cli.help import Commands
 from ropewalk.cli.output import Json, Quiet, examples, guarded, write, write_json, write_table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ITS_PARTS = "its parts"
 USUAL = {"keeps_norm": "changes norm", "bidirectional": "causal only", "pointwise": "not pointwise"}
 """Claims most encodings make, and what is said of one that does not."""
 
-app = typer.Typer(
+app = Commands(
     help="List the encodings, the scalings, the architectures and the recipes there are.",
     epilog=examples("ropewalk list encodings", "ropewalk list scalings --json"),
     no_args_is_help=True,

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from ropewalk.cli import config, data, estimate, export, generate, init, inspect, listing, train, verify
+from ropewalk.cli.help import Commands
 from ropewalk.cli.output import examples
 
-app = typer.Typer(
+app = Commands(
     name="ropewalk",
     help=(
         "Transformer position encodings: made, tested and lengthened.\n\n"

@@ -38,8 +38,8 @@ AllowKind = Annotated[
     list[str] | None,
     typer.Option(
         "--allow-kind",
-        metavar="MODULE",
-        help="Import this encoding of another package (my_pkg.cable) where the checkpoint names it; may be repeated.",
+        metavar="KIND",
+        help="Import this encoding from outside ropewalk (my_pkg.cable) if the checkpoint names it; may be repeated.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

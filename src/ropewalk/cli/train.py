@@ -40,17 +40,19 @@ EPILOG = examples(
 @guarded
 def train(
     file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="What to change in it.")] = None,
-    out: Annotated[str | None, typer.Option(metavar="DIR", help="The run's folder; else runs/NAME.")] = None,
+    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the run into this folder; else into runs/NAME.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest whole checkpoint.")] = False,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Two steps of a small copy: train, save, resume, measure.")
+        bool, typer.Option("--fast", help="Take two steps with a small copy: train, save, resume, measure.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and do nothing.")] = False,
     allow_drift: Annotated[
-        bool, typer.Option("--allow-drift", help="Resume though the recipe, data or versions differ.")
+        bool, typer.Option("--allow-drift", help="Resume even where the recipe, data or versions differ.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Train on this device.")] = "cpu",
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -42,34 +42,39 @@ def verify(
     target: Annotated[
         str | None,
         typer.Argument(
-            metavar="[KIND|MODULE:TARGET|CHECKPOINT]",
+            metavar="KIND|MODULE:TARGET|CHECKPOINT",
             help="One of our encodings, where a target of yours is, or a model directory.",
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Settings of one of ours: base=500000 scaling.kind=yarn ..."),
+        typer.Argument(metavar="KEY=VALUE", help="Set this of one of ours: base=500000 scaling.kind=yarn ..."),
     ] = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="IDS", help="Some requirements: N1,C4.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the requirements and leave.")] = False,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="IDS", help="Check only these requirements: N1,C4.")
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List the requirements and exit.")] = False,
     library: Annotated[
         str | None,
-        typer.Option("--library", metavar="NAME", help="An installed library: transformers, ..., or all of them."),
+        typer.Option(
+            "--library", metavar="NAME", help="Verify an installed library (transformers, ...), or all of them."
+        ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="DIR", help="Where --library all writes: scoreboard, unless told.")
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Write what --library all finds here; else into scoreboard."),
     ] = None,
     vectors: Annotated[
-        str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors as plain data and leave.")
+        str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors as plain data and exit.")
     ] = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help="What reads a checkpoint: ropewalk or transformers.")
+        str, typer.Option("--engine", metavar="NAME", help="Read a checkpoint with ropewalk or transformers.")
     ] = "ropewalk",
     allow_kind: AllowKind = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Draw random inputs from this seed.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also what held, and what was compared.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show what held and every comparison.")] = False,
 ) -> None:
     """Hold position code to the requirements: angles far from 0, shifts, caches, padding, configs.
 
