@@ -151,7 +151,7 @@ def test_old_names_of_norms(changed: Changed, saved: Callable[[str], Path]) -> N
         ("BLOOM", {"apply_residual_connection_post_layernorm": True}, r"post_layernorm: True is not supported"),
         ("GPT-2", {"scale_attn_by_inverse_layer_idx": True}, r"inverse_layer_idx: True is not supported"),
         ("GPT-2", {"add_cross_attention": True}, r"add_cross_attention: True is not supported"),
-        ("BERT", {"is_decoder": True}, r"is_decoder: True is not supported"),
+        ("BERT", {"is_decoder": True}, r"is_decoder: True lets an encoder attend to earlier tokens alone"),
         ("BERT", {"position_embedding_type": "relative_key"}, r"position_embedding_type: 'relative_key'"),
         ("T5", {"feed_forward_proj": "gated-quick_gelu"}, r"feed_forward_proj: no activation"),
         ("Marian", {"decoder_attention_heads": 2}, r"decoder_attention_heads: 2 is not supported"),

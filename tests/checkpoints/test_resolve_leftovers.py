@@ -49,7 +49,7 @@ def test_the_list_is_made_of_the_installed_transformers() -> None:
         ("llama-3-8b", "rope_tetha", 1e4, "did you mean 'rope_theta'?"),
         ("llama-3-8b", "per_layer_config", {"03": {"sliding_window": 5}}, "single layers"),
         ("command-r-v01", "head_dim", 64, "nothing that reads it"),
-        ("bert-base-uncased", "is_decoder", True, "nothing that reads it"),
+        ("bert-base-uncased", "is_decoder", True, "earlier tokens alone"),
     ],
 )
 def test_a_key_about_positions_is_named_beside_the_plan_and_no_model_is_built(

@@ -33,6 +33,7 @@ MEANT = {
         "is dual chunk attention: engines that read it map distances past its chunk_size back within it, so positions "
         "are others than in this plan there; transformers 5 reads it nowhere"
     ),
+    "is_decoder": "lets an encoder attend to earlier tokens alone, which is not in this plan",
     "mla_use_nope": "is Kimi's switch for latent attention without rotation, which is not in this plan",
     "attn_type_list": "is MiniMax's list of layers with linear attention (0) and full attention (1)",
     "per_layer_config": "changes values for single layers, which is read on Gemma 4 alone",
