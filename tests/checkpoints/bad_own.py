@@ -52,7 +52,8 @@ def encodings() -> Iterator[tuple[str, Expected, Any]]:
     yield "kind in a chain", "bad", {"kind": "chain", "parts": ["alibi", "evil.mod"]}
     yield "kind in a chain of chains", "bad", {"kind": "chain", "parts": [{"kind": "chain", "parts": ["evil.mod"]}]}
     yield "an endless chain", "bad", {"kind": "chain", "parts": []}
-    for value in (None, 3, [], {}, "", "banana", "x" * 100_000, "\x1b[31m", "evil.mod; ls", {"kind": ["alibi"]}):
+    yield "encoding null", "either", None  # means none
+    for value in (3, [], {}, "", "banana", "x" * 100_000, "\x1b[31m", "evil.mod; ls", {"kind": ["alibi"]}):
         yield f"encoding {str(value)[:12]!r}", "bad", value
     deep: Any = "alibi"
     for _ in range(29):
