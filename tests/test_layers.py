@@ -18,7 +18,8 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("settings", "overrides", "crash", "traced", "outside", "amounts", "system"),
+    ("overrides", "crash", "traced", "outside", "amounts", "system"),
+    ("settings",),
     ("scaling",),
     ("positions", "phase"),
     ("plan",),

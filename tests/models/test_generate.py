@@ -481,8 +481,10 @@ class TestErrors:
             generate(small(), [1], top_k=0)
 
     def test_options_of_another_search_are_refused(self) -> None:
-        with pytest.raises(TypeError, match="temperature"):
-            complete(small(), [1], beams=2, temperature=0.5)
+        with pytest.raises(ValueError, match=r"leave out top_k=3, temperature=0\.5"):
+            complete(small(), [1], beams=2, temperature=0.5, top_k=3)
+        with pytest.raises(ValueError, match="give beams too"):
+            complete(small(), [1], length_penalty=1.0)
 
     def test_an_encoder(self) -> None:
         with pytest.raises(ValueError, match="an encoder does not say what comes next"):

@@ -63,7 +63,7 @@ def test_every_field_is_described():
             {"factor": 2, "trained": 2048, "beta_slow": 32, "ramp": "paper"},
             "beta_slow 32 must be below beta_fast 32",
         ),
-        (YaRN, {"factor": 2, "trained": 2048, "ramp": "curve"}, "'code' or 'paper'"),
+        (YaRN, {"factor": 2, "trained": 2048, "ramp": "curve"}, "code or paper, got 'curve'"),
         (YaRN, {"factor": 2, "trained": 2048, "ramp": "paper", "truncate": False}, "no meaning on the paper ramp"),
         (YaRN, {"factor": 2, "trained": 2048, "attention_factor": 0}, "greater than 0"),
         (YaRN, {"factor": 2, "trained": 2048, "mscale": -1}, "greater than or equal to 0"),
@@ -146,7 +146,7 @@ def test_length_is_decided_once(arithmetic):
         first, second = getattr(at, arithmetic)(1e4, 64), getattr(past, arithmetic)(1e4, 64)
         assert first != second
         assert getattr(scaling.for_length(1), arithmetic)(1e4, 64) == first
-        with pytest.raises(ValidationError):
+        with pytest.raises(ValueError, match="greater than or equal to 1"):
             scaling.for_length(0)
     for scaling in (Linear(factor=2), NTK(factor=2), YaRN(factor=2, trained=100), Llama3(factor=2, trained=100)):
         assert not scaling.length_dependent

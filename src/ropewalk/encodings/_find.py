@@ -12,11 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, TypeGuard
 
-from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, ValidationInfo
+from pydantic import GetJsonSchemaHandler, PlainValidator, SerializeAsAny, ValidationError, ValidationInfo
 from pydantic_core import CoreSchema
 
 from ropewalk.encodings.base import Encoding
 from ropewalk.outside import import_named
+from ropewalk.overrides import expand, problems
+from ropewalk.settings import Written
 
 ALLOWED = "kinds"
 """In the context of a validation: the kinds of other packages that may be imported. Without it, any may."""
@@ -116,7 +118,11 @@ def build(
     head_width: int | None = None,
 ) -> Encoding:
     """The encoding a config describes, for a model of these sizes."""
-    parsed = parse(config)
+    written = expand(config, Encoding.Config) if isinstance(config, dict) else config
+    try:
+        parsed = parse(written)
+    except ValidationError as error:
+        raise problems(error, Encoding.Config, "encoding", written) from None
     return find(parsed.kind)(parsed, width=width, heads=heads, head_width=head_width)
 
 
@@ -131,5 +137,5 @@ class _Kinds:
         return {"anyOf": [{"type": "string", "enum": list(names())}, outside, *shapes, foreign]}
 
 
-AnyEncoding = Annotated[SerializeAsAny[Encoding.Config], PlainValidator(validated), _Kinds()]
+AnyEncoding = Annotated[Written[SerializeAsAny[Encoding.Config]], PlainValidator(validated), _Kinds()]
 """The type of a config field that holds any encoding."""

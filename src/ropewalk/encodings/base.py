@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ropewalk.overrides import WORDS_ELSEWHERE, BadConfig, Problem
 from ropewalk.plan import LayerPlan
 from ropewalk.positions import Positions, assert_known, of
 from ropewalk.settings import Settings
@@ -25,6 +26,9 @@ Table = Any
 """Whatever one encoding computes once a pass: tensors, tuples of them, or None."""
 
 Role = Literal["query", "key"]
+
+SIZE_OF = {"rotate": "head_width", "bias": "heads", "embed": "width"}
+"""Which size of the model each site reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +71,35 @@ class Encoding(nn.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
+        if config is not None and not isinstance(config, Encoding.Config):
+            raise TypeError(f"sizes and settings have names, {config!r} has none; write {self._example(config)}")
         if config is not None and settings:
             raise ValueError(f"{type(self).__name__} takes a config or its settings ({', '.join(settings)}), not both")
+        self._refuse_other_words(settings)
         self.config = type(self).Config(**settings) if config is None else config
         self._dims = {"width": width, "heads": heads, "head_width": head_width}
+
+    @classmethod
+    def _sizes(cls) -> list[str]:
+        """The sizes of a model that it may read."""
+        return [size for site, size in SIZE_OF.items() if site in cls._own_sites]
+
+    @classmethod
+    def _example(cls, value: object) -> str:
+        needed = [name for name, field in cls.Config.model_fields.items() if field.is_required() and name != "kind"]
+        names = [*needed, *cls._sizes()[:1]]
+        one = repr(value) if len(names) == 1 and isinstance(value, int) else "..."
+        return f"{cls.__name__}({', '.join(f'{name}={one}' for name in names)})"
+
+    @classmethod
+    def _refuse_other_words(cls, settings: dict[str, Any]) -> None:
+        """A size by the name that other codebases give it. Settings by such names are the config's to answer."""
+        for word in settings:
+            size = WORDS_ELSEWHERE.get(word)
+            if word not in cls.Config.model_fields and size in SIZE_OF.values():
+                own = cls._sizes()
+                meant = size if size in own and word != "dim" else (own or [size])[0]
+                raise BadConfig(cls.__name__, [Problem(word, f"no such key. Did you mean {meant}?")])
 
     @property
     def width(self) -> int:

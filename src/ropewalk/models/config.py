@@ -33,7 +33,7 @@ from ropewalk.nn.block import Placement
 from ropewalk.nn.mlp import matched_hidden
 from ropewalk.overrides import either, refusal
 from ropewalk.plan import Plan
-from ropewalk.settings import Settings
+from ropewalk.settings import Settings, Written
 
 Size = Annotated[int, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(gt=0, le=10_000)]
@@ -153,13 +153,15 @@ class TransformerConfig(Settings):
     window: Window | None = None
     """Tokens a query sees, itself included; null: all."""
     layers: Annotated[
-        Annotated[Count, Tag("number")]
-        | Annotated[LayerPattern, Tag("by pattern")]
-        | Annotated[Stacks, Tag("by stack")],
+        Written[
+            Annotated[Count, Tag("number")]
+            | Annotated[LayerPattern, Tag("by pattern")]
+            | Annotated[Stacks, Tag("by stack")]
+        ],
         Discriminator(_form),
     ] = 8
     """A number, {count, pattern, kinds}, or {encoder, decoder} of those."""
-    norm: NormConfig = NormConfig()
+    norm: Written[NormConfig] = NormConfig()
     activation: Activation = "swiglu"
     hidden: Size = Field(default_factory=lambda given: matched_hidden(given["width"], given["activation"]))
     """Of the feed-forward network; 4 widths, or 8/3 of it under a gate, unless given."""
@@ -195,7 +197,7 @@ class TransformerConfig(Settings):
     output_bias: bool = False
     output_cap: float | None = Field(default=None, gt=0)
     """On the logits: cap * tanh(logit / cap)."""
-    dropout: DropoutConfig = DropoutConfig()
+    dropout: Written[DropoutConfig] = DropoutConfig()
     std: float | None = Field(default=0.02, gt=0)
     """Spread of the initial weights; null: Glorot's, by their sizes."""
 

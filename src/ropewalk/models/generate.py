@@ -23,6 +23,8 @@ from ropewalk.models.transformer import Memory, Transformer
 from ropewalk.nn import Dropout
 from ropewalk.positions import Positions
 
+Side = Literal["left", "right"]
+
 
 def generate(
     model: Transformer,
@@ -35,18 +37,24 @@ def generate(
     min_p: float | None = None,
     seed: int | Sequence[int] | None = None,
     stop: int | Sequence[int] = (),
-    **more: Any,
+    start: int | None = None,
+    side: Side = "left",
+    limit: int | None = None,
+    cached: bool = True,
+    compiled: bool = False,
 ) -> Iterator[Any]:
     """Tokens as they come: of one prompt (token ids) an int a step, of several a list, None where a row has ended.
 
     temperature=0 is greedy. A stop token is the last of its row. Row b draws from seed + b, or from the b-th of several
-    seeds; without any, from torch's own generator. `more`: what else `Texts` takes.
+    seeds; without any, from torch's own generator. stop, start, side, limit, cached, compiled: as in `Texts`.
     """
     _require(0 <= temperature < float("inf"), f"temperature={temperature} is neither 0 (greedy) nor positive")
     _require(top_k is None or top_k >= 1, f"top_k={top_k} leaves no token; give 1 or more, or None for all")
     _require(top_p is None or 0 < top_p <= 1, f"top_p={top_p} is not a share in (0, 1]; None for all")
     _require(min_p is None or 0 <= min_p <= 1, f"min_p={min_p} is not a share in [0, 1]; None for all")
-    texts = Texts(model, prompts, max_tokens, stop=stop, **more)
+    texts = Texts(
+        model, prompts, max_tokens, stop=stop, start=start, side=side, limit=limit, cached=cached, compiled=compiled
+    )
     count = len(texts.unread)
     first = int(torch.randint(2**31, ())) if seed is None else seed
     seeds = range(first, first + count) if isinstance(first, int) else first
@@ -72,12 +80,44 @@ def generate(
     return (step[0] for step in steps()) if texts.one else steps()
 
 
-def complete(model: Transformer, prompts: Any, *, beams: int | None = None, **options: Any) -> list[Any]:
-    """What `generate` says in all, or with `beams` the best that `beam_search` finds: the new tokens of each row."""
+def complete(
+    model: Transformer,
+    prompts: Any,
+    *,
+    max_tokens: int = 256,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    seed: int | Sequence[int] | None = None,
+    beams: int | None = None,
+    length_penalty: float | None = None,
+    stop: int | Sequence[int] = (),
+    start: int | None = None,
+    side: Side = "left",
+    limit: int | None = None,
+    cached: bool = True,
+    compiled: bool = False,
+) -> list[Any]:
+    """What `generate` says in all, or with `beams` the best that `beam_search` finds: the new tokens of each row.
+
+    Of one prompt (token ids) a list of ints, of several a list of such lists. Options that sample (temperature, top_k,
+    top_p, min_p, seed) and those that search (beams, length_penalty) exclude each other.
+    """
+    sampling = {"top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+    sampling["temperature"] = None if temperature == 1 else temperature
+    given = [f"{name}={value}" for name, value in sampling.items() if value is not None]
+    reading: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop, "start": start, "side": side, "limit": limit}
+    reading |= {"cached": cached, "compiled": compiled}
     if beams is not None:
-        found = beam_search(model, prompts, beams=beams, **options)
+        _require(not given, f"beams={beams} look for the likeliest text and draw nothing; leave out {', '.join(given)}")
+        penalty = 0.6 if length_penalty is None else length_penalty
+        found = beam_search(model, prompts, beams=beams, length_penalty=penalty, **reading)
         return found[0].tokens if isinstance(found[0], Beam) else [best.tokens for best, *_ in found]
-    steps = list(generate(model, prompts, **options))
+    _require(length_penalty is None, f"length_penalty={length_penalty} is of beam search; give beams too, say beams=4")
+    steps = list(
+        generate(model, prompts, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed, **reading)
+    )
     if isinstance(steps[0], int):
         return steps
     return [[token for token in row if token is not None] for row in zip(*steps, strict=True)]
@@ -89,15 +129,30 @@ class Beam(NamedTuple):
 
 
 def beam_search(
-    model: Transformer, prompts: Any, *, beams: int = 4, length_penalty: float = 0.6, max_tokens: int = 256, **more: Any
+    model: Transformer,
+    prompts: Any,
+    *,
+    beams: int = 4,
+    length_penalty: float = 0.6,
+    max_tokens: int = 256,
+    stop: int | Sequence[int] = (),
+    start: int | None = None,
+    side: Side = "left",
+    limit: int | None = None,
+    cached: bool = True,
+    compiled: bool = False,
 ) -> list[Any]:
-    """The best continuations of one prompt, best first, or a list of these for several. `more`: as in `Texts`.
+    """The best continuations of one prompt, best first, or a list of these for several.
+
+    stop, start, side, limit, cached, compiled: as in `Texts`.
 
     `beams` texts grow side by side. One ends with a stop token, which counts in its length, or at max_tokens. The
     search ends when no text that still grows could beat the worst of `beams` that have ended.
     """
     _require(beams >= 1, f"beams={beams} keeps no text; give 1 or more")
-    texts = Texts(model, prompts, max_tokens, **more)
+    texts = Texts(
+        model, prompts, max_tokens, stop=stop, start=start, side=side, limit=limit, cached=cached, compiled=compiled
+    )
     penalty = [((5 + length) / 6) ** length_penalty for length in range(max_tokens + 1)]
     live: list[list[Beam]] = [[Beam(0.0, [])] for _ in texts.unread]  # of each prompt, scored by log p
     ended: list[list[Beam]] = [[] for _ in live]  # scored by log p over the penalty
@@ -174,7 +229,7 @@ class Texts:
         *,
         stop: int | Sequence[int] = (),
         start: int | None = None,
-        side: Literal["left", "right"] = "left",
+        side: Side = "left",
         limit: int | None = None,
         cached: bool = True,
         compiled: bool = False,

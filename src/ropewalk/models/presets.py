@@ -27,4 +27,4 @@ def preset(name: str, **changes: Any) -> TransformerConfig:
             side: {**stack, "count": count} if isinstance(stack, dict) else count for side, stack in layers.items()
         }
         changes = {**changes, "layers": stacks}
-    return TransformerConfig.model_validate(expand(merge(known, changes), TransformerConfig))
+    return TransformerConfig(**merge(known, changes))
