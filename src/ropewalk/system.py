@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
+
+PROCESSES = Path("/proc")
 
 
 def lock(descriptor: int) -> None:
@@ -23,3 +28,17 @@ def peak_memory() -> int | None:
         return None
     # macOS counts in bytes, others in KiB.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def started(pid: int) -> int | str | None:
+    """When a process started, as this system tells it; None where there is no such process, or only what is left."""
+    if not (PROCESSES / "self" / "stat").exists():  # macOS
+        asked = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
+        said = subprocess.run(asked, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
+        state, _, when = said.stdout.strip().partition(" ")
+        return None if state[:1] in ("", "Z") else " ".join(when.split())
+    try:
+        after = (PROCESSES / str(pid) / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if after[0] in "ZX" else int(after[19])

@@ -22,7 +22,7 @@ app = Commands(
 @guarded
 def recipe(
     path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .yaml may be left out.")] = Path(
-        "recipe.yaml"
+        "my_recipe.yaml"
     ),
     json: Json = False,
     quiet: Quiet = False,

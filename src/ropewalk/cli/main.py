@@ -14,7 +14,7 @@ app = Commands(
     name="ropewalk",
     help=(
         "Transformer position encodings: made, tested and lengthened.\n\n"
-        "Exit codes: 0 good, 1 found something wrong, 2 usage, 3 bad input, 5 something is not installed. "
+        "Exit codes: 0 good, 1 found something wrong, 2 usage, 3 bad input, 5 something is not installed or not there. "
         "With ROPEWALK_TRACEBACK=1 an error shows where in the code it comes from."
     ),
     epilog=examples(

@@ -1,6 +1,6 @@
 """What all commands share: where output goes, how it looks, and what the exit code says.
 
-    0 good   1 found something wrong   2 usage   3 bad input   5 environment (something is not installed)
+    0 good   1 found something wrong   2 usage   3 bad input   5 environment (something is not installed or not there)
 
 Data goes to stdout, everything else to stderr. On a terminal tables fit its width and headings are bold, unless
 NO_COLOR is set; anywhere else each row is one line of plain text.

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ropewalk.system import lock
+from ropewalk.system import lock, started
 from ropewalk.train import ranks
 from ropewalk.train.parent import die_with_parent
 
@@ -112,7 +112,7 @@ class Lease:
             return False
         here = _self()
         if all(holder.get(key) == here[key] for key in ("host", "boot", "space")):
-            return _started(holder["pid"]) == holder["started"]
+            return started(holder["pid"]) == holder["started"]
         if holder.get("host") == here["host"] and holder.get("boot") != here["boot"]:
             return False
         try:
@@ -129,7 +129,7 @@ class Lease:
 def _self() -> dict[str, Any]:
     """This process: no other has or had the same."""
     pid = os.getpid()
-    return {"host": socket.gethostname(), "boot": _boot(), "space": _space(), "pid": pid, "started": _started(pid)}
+    return {"host": socket.gethostname(), "boot": _boot(), "space": _space(), "pid": pid, "started": started(pid)}
 
 
 def _boot() -> str:
@@ -145,15 +145,6 @@ def _space() -> str:
         return os.readlink("/proc/self/ns/pid")
     except OSError:
         return ""
-
-
-def _started(pid: int) -> int | None:
-    """When a process started, in ticks since the machine did; None where there is no such process."""
-    try:
-        after = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if after[0] in "ZX" else int(after[19])
 
 
 def _spoken(holder: dict[str, Any]) -> str:

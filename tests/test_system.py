@@ -1,0 +1,43 @@
+"""What is asked of the operating system, on one that has /proc and on one that has not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ropewalk import system
+
+
+@pytest.mark.parametrize("processes", [Path("/proc"), Path("/nowhere")])
+def test_when_a_process_started(monkeypatch: pytest.MonkeyPatch, processes: Path) -> None:
+    monkeypatch.setattr(system, "PROCESSES", processes)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    began = system.started(child.pid)
+    assert began is not None
+    assert system.started(child.pid) == began
+    child.kill()
+    limit = time.monotonic() + 30
+    while system.started(child.pid) is not None:  # it is dead, and its parent has not asked how it ended
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    child.communicate()
+    assert system.started(child.pid) is None
+
+
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("w") as one, (tmp_path / "lock").open("w") as other:
+        system.lock(one.fileno())
+        with pytest.raises(BlockingIOError):
+            system.lock(other.fileno())
+        one.close()
+        system.lock(other.fileno())
+
+
+def test_memory_is_in_bytes() -> None:
+    peak = system.peak_memory()
+    assert peak is not None
+    assert 2**23 < peak < 2**40
