@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Collection
@@ -47,7 +48,7 @@ def find(kind: str) -> type[Encoding]:
     if "." not in kind and kind not in names():
         near = get_close_matches(kind, names(), n=1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        if kind.isidentifier() and Path(f"{kind}.py").is_file():
+        if kind.isidentifier() and os.path.isfile(f"{kind}.py"):
             hint = f"For the class Name in {kind}.py write {kind}.Name, here and as its Config's kind. "
         outside = "outside: my_pkg.module, module.Class"
         raise ValueError(f"no encoding of kind {kind!r}. {hint}There are {', '.join(names())}; {outside}")
