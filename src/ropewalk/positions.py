@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -132,13 +132,19 @@ def assert_known(at: Positions) -> None:
         torch._assert_async(plain, "plain positions were edited in place; make new ones: at._replace(segment=...)")
 
 
-def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
+Places: TypeAlias = Positions | Tensor | Sequence[int] | Sequence[Sequence[int]]
+"""What is taken wherever positions are: themselves, or bare integers as `of` reads them."""
+
+
+def of(index: Places, limit: int | None = None) -> Positions:
     """Positions from bare integers of shape (L), (B, L) or (B, L, A), read in that order as one document."""
     if isinstance(index, Positions):
         if limit is not None and limit != index.limit:
             raise ValueError(f"these positions already have limit {index.limit}; {limit} was given beside them")
         _check_range(index.index, index.limit)
         return index
+    if not isinstance(index, Tensor):
+        index = _tensor(index)
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
         raise ValueError(f"positions are integers, got {index.dtype}; a float cannot hold every position past 2**24")
     if index.ndim not in (1, 2, 3):
@@ -151,6 +157,17 @@ def of(index: Tensor | Positions, limit: int | None = None) -> Positions:
     limit = check_limit(FARTHEST if limit is None else limit)
     _check_range(index, limit)
     return Positions(index, order, torch.zeros_like(order), limit)
+
+
+def _tensor(index: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+    try:
+        found = torch.as_tensor(index)
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"positions are integers, in a tensor or in lists of equal length ({error}); for texts of unequal lengths "
+            "there is positions.padded([5, 3])"
+        ) from None
+    return found if found.numel() else found.long()
 
 
 def plain(
@@ -208,6 +225,12 @@ def packed(
     device: torch.device | str | None = None,
 ) -> Positions:
     """Several documents a row, by their lengths, one after the other; each starts at 0 and sees only itself."""
+    if any(isinstance(row, int) for row in documents):
+        count = len(documents)
+        raise ValueError(
+            f"packed takes a list of lengths for each row, got {documents!r}; write packed([{documents!r}]) for one "
+            f"row of {count} documents, padded({documents!r}) for {count} rows of one"
+        )
     used = [sum(row) for row in documents]
     width = max(used, default=0) if width is None else width
     if max(used, default=0) > width:

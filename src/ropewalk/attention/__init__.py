@@ -7,12 +7,12 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ropewalk.attention.cache import Cache, LayerCache
-from ropewalk.attention.choose import Choice, attend, choose
+from ropewalk.attention.choose import Choice, attend, choose, weights
 from ropewalk.attention.rule import Rule
 from ropewalk.attention.score import Keep
 from ropewalk.encodings import Signal
 
-__all__ = ["Cache", "Choice", "Keep", "LayerCache", "Rule", "attend", "choose", "prepare"]
+__all__ = ["Cache", "Choice", "Keep", "LayerCache", "Rule", "attend", "choose", "prepare", "weights"]
 
 Norm = Callable[[Tensor], Tensor]
 

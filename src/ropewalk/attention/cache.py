@@ -8,7 +8,7 @@ needs are exact: crop (take back), evict (drop some), shift (move keys to other 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Self
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from ropewalk.attention.slots import Slots
 from ropewalk.encodings import Encoding
 from ropewalk.plan import Plan
 from ropewalk.positions import Positions
+
+Which: TypeAlias = Callable[[Positions], Tensor] | Tensor
+"""Which keys: a function of their positions, or a (B, C) mask over their slots."""
 
 
 class LayerCache:
@@ -119,15 +122,17 @@ class LayerCache:
         """Takes back every key at this order and after, in all rows or, given (B,), in each."""
         self.evict(_from(order)(self.slots.read()))
 
-    def evict(self, where: Tensor) -> None:
-        """Drops the keys where this (B, C) mask over `read`'s slots, or over all slots, is True."""
+    def evict(self, where: Which) -> None:
+        """Drops the keys where this function of their positions, or this (B, C) mask over `read`'s slots or over all
+        slots, is True."""
         self._alone()
-        self._arrange(self.slots.evict(self.slots.without(where)))
+        self._arrange(self.slots.evict(self.slots.without(_mask(where, self.slots))))
 
-    def shift(self, encoding: Encoding, delta: int | Tensor, *, start: int = 0) -> None:
+    def shift(self, encoding: Encoding | Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after by `delta` positions (an int, or (B,) one a row), turning them by
         exactly that angle. Index and order move together."""
         self._alone()
+        (encoding,) = _each(encoding, 1)
         step, lost = self.slots.steps(delta, start)
         self.k = encoding.move(self.k, step)
         self.slots.move(step, lost)
@@ -177,17 +182,25 @@ class Cache:
         """Takes back every key at this order and after, in all rows or, given (B,), in each."""
         self.evict(_from(order))
 
-    def evict(self, where: Callable[[Positions], Tensor]) -> None:
-        """Drops the keys where this function of their positions is True. Layers of other windows hold other keys."""
-        left = [(slots, slots.without(where(slots.read()))) for slots in self._slots()]
+    def evict(self, where: Which) -> None:
+        """Drops the keys where this function of their positions is True. Layers of other windows hold other keys; where
+        all hold the same, a (B, C) mask over them will do."""
+        if isinstance(where, Tensor) and len(self._slots()) > 1:
+            raise ValueError(
+                "layers of different windows hold different keys, so one mask does not fit them; pass a function of "
+                "their positions: cache.evict(lambda at: at.order < 4)"
+            )
+        left = [(slots, slots.without(_mask(where, slots))) for slots in self._slots()]
         for slots, segment in left:
             place = slots.evict(segment)
             for layer in self.layers:
                 if layer.slots is slots:
                     layer._arrange(place)
 
-    def shift(self, encodings: Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
-        """Moves the keys at order `start` and after, each layer's by the encoding that rotated them."""
+    def shift(self, encoding: Encoding | Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
+        """Moves the keys at order `start` and after, each layer's by the encoding that rotated them, one for each.
+        `model.shift(cache, delta)` knows them."""
+        encodings = _each(encoding, len(self.layers))
         steps = {id(slots): slots.steps(delta, start) for slots in self._slots()}
         pairs = list(zip(encodings, self.layers, strict=True))
         moved = [encoding.move(layer.k, steps[id(layer.slots)][0]) for encoding, layer in pairs]
@@ -195,6 +208,11 @@ class Cache:
             layer.k = k
         for slots in self._slots():
             slots.move(*steps[id(slots)])
+
+    @property
+    def limit(self) -> int:
+        """What no position in it reaches."""
+        return self.layers[0].slots.limit
 
     def _slots(self) -> list[Slots]:
         """Each once, in the order of the layers."""
@@ -220,6 +238,22 @@ class Cache:
 
     def __len__(self) -> int:
         return len(self.layers)
+
+
+def _mask(where: Which, slots: Slots) -> Tensor:
+    return where if isinstance(where, Tensor) else where(slots.read())
+
+
+def _each(encoding: Encoding | Sequence[Encoding], layers: int) -> list[Encoding]:
+    """The encodings that rotated the keys of so many layers. One is not taken for all: another layer may have another,
+    and its keys would be turned wrongly without an error."""
+    given = [encoding] if isinstance(encoding, Encoding) else list(encoding)
+    if len(given) != layers:
+        raise ValueError(
+            f"{len(given)} encodings for the keys of {layers} layers; use model.shift(cache, delta), or give one for "
+            "each layer"
+        )
+    return given
 
 
 def _from(order: int | Tensor) -> Callable[[Positions], Tensor]:

@@ -70,6 +70,21 @@ def attend(
     return (tiled if choice.backend == "tiled" else eager).attend(q, k, v, score)
 
 
+def weights(
+    q: Tensor,
+    k: Tensor,
+    signal: Signal,
+    rule: Rule,
+    *,
+    scale: float | None = None,
+    soft_cap: float | None = None,
+    sink: Tensor | None = None,
+    first_head: int = 0,
+) -> Tensor:
+    """(B, H, L, S): what `attend` weighs values by, all of them at once and in float32 or better; for looking at."""
+    return eager.weights(q, k, _score(q, k, k, signal, rule, scale, soft_cap, sink, first_head, None))
+
+
 def choose(
     q: Tensor,
     k: Tensor,

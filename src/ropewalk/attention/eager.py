@@ -10,13 +10,19 @@ from ropewalk.attention.score import Score, no_autocast, per_query_head, precise
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     with no_autocast(q.device):
-        return _attend(q, k, v, score)
+        return (_weights(q, k, score) @ per_query_head(v, q.shape[1]).to(precise(q.dtype))).to(q.dtype)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+def weights(q: Tensor, k: Tensor, score: Score) -> Tensor:
+    """(B, H, L, S), in float32 or better."""
+    with no_autocast(q.device):
+        return _weights(q, k, score)
+
+
+def _weights(q: Tensor, k: Tensor, score: Score) -> Tensor:
     H = q.shape[1]
     wide = precise(q.dtype)
-    k, v = per_query_head(k, H).to(wide), per_query_head(v, H).to(wide)
+    k = per_query_head(k, H).to(wide)
     logits = score.finish(q.to(wide) @ k.mT, score.signal.q, score.signal.k).to(wide)  # (B, H, L, S)
     if score.sink is not None:
         sink = score.sink.to(wide)[None, :, None, None].expand(*logits.shape[:-1], 1)
@@ -24,5 +30,4 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     sees = (logits != -torch.inf).any(dim=-1, keepdim=True)  # NaN is not nothing
     # A row of -inf has no softmax: it is given zeros before, so that neither it nor its gradient is NaN.
     weights = torch.softmax(torch.where(sees, logits, 0.0), dim=-1) * sees
-    weights = score.drop(weights[..., : k.shape[2]], slice(None), score.signal.q, score.signal.k)
-    return (weights @ v).to(q.dtype)
+    return score.drop(weights[..., : k.shape[2]], slice(None), score.signal.q, score.signal.k)

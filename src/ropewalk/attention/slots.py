@@ -61,12 +61,19 @@ class Slots:
         self.where: Where = slice(0)
         self.before: int | None = None
 
+    def check(self, at: Positions) -> None:
+        """Refuses tokens whose positions cannot come after those here."""
+        if at.limit != self.limit:
+            new = at.shape[1]
+            index = "cache.next[:, None]" if new == 1 else f"cache.next[:, None] + torch.arange({new})"
+            raise ValueError(
+                f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit. "
+                f"With a cache, say where the tokens are: at=positions.of({index}, limit={self.limit})"
+            )
+
     def advance(self, at: Positions) -> None:
         """Makes room for these tokens, the next of every layer."""
-        if at.limit != self.limit:
-            raise ValueError(
-                f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit"
-            )
+        self.check(at)
         new = at.shape[1]
         if not self.ring and self.filled + new > self.capacity and not self._room(at):
             raise ValueError(

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ropewalk.overrides import WORDS_ELSEWHERE, BadConfig, Problem
 from ropewalk.plan import LayerPlan
-from ropewalk.positions import Positions, assert_known, of
+from ropewalk.positions import FARTHEST, Places, Positions, assert_known, known_range, of
 from ropewalk.settings import Settings
 
 Table = Any
@@ -149,8 +149,12 @@ class Encoding(nn.Module):
     def reset_parameters(self) -> None:
         """Fills the parameters, if any; there are no buffers to refill."""
 
-    def at(self, q: Tensor | Positions, k: Tensor | Positions | None = None, *, limit: int | None = None) -> Signal:
-        """This encoding at one pass's positions. `k`: the keys' own, when they are not the queries'."""
+    def at(self, q: Places, k: Places | None = None, *, limit: int | None = None) -> Signal:
+        """This encoding at one pass's positions: integers in a tensor or a list, or `Positions`.
+
+        k: the keys' own, when they are not the queries'. limit: what no position reaches; learned tables and scalings
+        that depend on the length ask for it.
+        """
         queries = of(q, limit)
         keys = queries if k is None else of(k, limit)
         if self.claims.needs_limit and queries.limit != keys.limit:
@@ -173,9 +177,18 @@ class Encoding(nn.Module):
             want = "one axis" if self.axes is None else f"{self.axes} axes"
             raise ValueError(f"{self.config.kind} reads {want}, the positions have shape {tuple(at.index.shape)}")
         longest = self.claims.longest
-        if longest is not None and at.limit > longest:
+        if longest is None or at.limit <= longest:
+            return
+        known = known_range(at.index) if at.limit == FARTHEST else (0, at.limit - 1)
+        if known is None:
             raise ValueError(
-                f"position {at.limit - 1:,} may come (limit {at.limit:,}) and the {self.config.kind} table ends at "
+                f"these positions declare no limit and the {self.config.kind} table ends at {longest:,} positions; "
+                f"declare one: positions.of(index, limit={longest}), or encoding.at(index, limit={longest})"
+            )
+        if known[1] >= longest:
+            declared = "comes" if at.limit == FARTHEST else f"may come (limit {at.limit:,})"
+            raise ValueError(
+                f"position {known[1]:,} {declared} and the {self.config.kind} table ends at "
                 f"{longest:,} positions; pass positions with limit={longest} or less, shorten the input, "
                 "or use an encoding without a table (rope, alibi, ...)"
             )
@@ -235,9 +248,21 @@ class Signal:
         return self.encoding.embed(x, self.q_table)
 
     def rotate(self, x: Tensor, role: Role) -> Tensor:
+        """Queries or keys (B, H, L, K), rotated. Where all have one row of positions, (L, K) and (N, L, K) too."""
         if role not in ("query", "key"):
             raise ValueError(f"role is 'query' or 'key', got {role!r}")
+        if x.ndim != 4:
+            return self._rotate_fewer(x, role)
         return self.encoding.rotate(x, self.q_table if role == "query" else self.k_table, role)
+
+    def _rotate_fewer(self, x: Tensor, role: Role) -> Tensor:
+        rows, length = (self.q if role == "query" else self.k).shape
+        if x.ndim not in (2, 3) or rows != 1 or x.shape[-2] != length:
+            raise ValueError(
+                f"{role} vectors of shape {tuple(x.shape)} came with positions of {rows} sequences of {length} tokens; "
+                f"give (B, H, {length}, K)" + (f", or ({length}, K) or (N, {length}, K)" if rows == 1 else "")
+            )
+        return self.rotate(x[(None,) * (4 - x.ndim)], role).reshape(x.shape)
 
     def bias(self, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
         return self.encoding.bias(self.q_table, head, q_index, k_index)

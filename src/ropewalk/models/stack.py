@@ -44,6 +44,10 @@ class Stack(nn.Module):
         return [encoding for encoding in self.encodings if isinstance(encoding, Encoding)]
 
     @property
+    def attentions(self) -> list[Attention]:
+        return [block.attention for block in self.blocks if isinstance(block, Block)]
+
+    @property
     def crosses(self) -> list[Attention]:
         return [block.cross for block in self.blocks if isinstance(block, Block) and block.cross is not None]
 

@@ -9,7 +9,8 @@ Positions are explicit everywhere. Given none, the tokens are one plain document
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,11 +19,11 @@ from ropewalk import positions
 from ropewalk.attention import Cache, LayerCache
 from ropewalk.models.config import TransformerConfig
 from ropewalk.models.stack import Stack, token_norm
-from ropewalk.nn import Draw
+from ropewalk.nn import Core, Draw, Dropout
 from ropewalk.nn.activation import FUNCTIONS
 from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
-from ropewalk.positions import Positions
+from ropewalk.positions import Places, Positions
 
 
 class Memory(NamedTuple):
@@ -93,7 +94,7 @@ class Transformer(nn.Module):
     def encode(
         self,
         tokens: Tensor,
-        at: Positions | None = None,
+        at: Places | None = None,
         *,
         attention_mask: Tensor | None = None,
         types: Tensor | None = None,
@@ -101,40 +102,41 @@ class Transformer(nn.Module):
     ) -> Memory:
         if self.encoder is None:
             raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
-        at = _where(tokens, at, attention_mask)
-        return Memory(self.encoder(self.embed(tokens, types), at, draw=draw), at)
+        where = _where(tokens, at, attention_mask)
+        return Memory(self.encoder(self.embed(tokens, types), where, draw=draw), where)
 
     def hidden(
         self,
         tokens: Tensor,
-        at: Positions | None = None,
+        at: Places | None = None,
         *,
         attention_mask: Tensor | None = None,
         types: Tensor | None = None,
         source: Tensor | None = None,
-        source_at: Positions | None = None,
+        source_at: Places | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
         draw: Draw | None = None,
     ) -> Tensor:
         """(B, L) tokens -> (B, L, D), what the output map reads. types: which text a token is of (BERT)."""
-        at = _where(tokens, at, attention_mask)
+        where = _where(tokens, at, attention_mask, cache)
         self._refuse_unread(source=source, source_at=source_at, memory=memory, cache=cache)
         if self.decoder is None:
-            return self.encode(tokens, at, types=types, draw=draw).x
+            return self.encode(tokens, where, types=types, draw=draw).x
         if source is not None:
             memory = self.encode(source, source_at, draw=draw)
         if self.encoder is not None and memory is None and not (cache and cache.cross):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
         if cache is not None:
-            cache.check(self.plan.for_length(at.limit))
-        x, where = (None, None) if memory is None else memory
-        if where is None and cache is not None and cache.cross:
-            where = cache.cross[0].read()[2]
-        return self.decoder(self.embed(tokens, types), at, memory=x, memory_at=where, cache=cache, draw=draw)
+            cache[0].slots.check(where)
+            cache.check(self.plan.for_length(where.limit))
+        x, memory_at = (None, None) if memory is None else memory
+        if memory_at is None and cache is not None and cache.cross:
+            memory_at = cache.cross[0].read()[2]
+        return self.decoder(self.embed(tokens, types), where, memory=x, memory_at=memory_at, cache=cache, draw=draw)
 
     def _refuse_unread(
-        self, *, source: Tensor | None, source_at: Positions | None, memory: Memory | None, cache: Cache | None
+        self, *, source: Tensor | None, source_at: Places | None, memory: Memory | None, cache: Cache | None
     ) -> None:
         """An argument that would change nothing is a mistake of the caller's."""
         given = {"source": source, "source_at": source_at, "memory": memory, "cache": cache}
@@ -159,12 +161,12 @@ class Transformer(nn.Module):
     def forward(
         self,
         tokens: Tensor,
-        at: Positions | None = None,
+        at: Places | None = None,
         *,
         attention_mask: Tensor | None = None,
         types: Tensor | None = None,
         source: Tensor | None = None,
-        source_at: Positions | None = None,
+        source_at: Places | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
         draw: Draw | None = None,
@@ -227,6 +229,55 @@ class Transformer(nn.Module):
             cross = [attention.remember(memory.x, looks) for attention in self.decoder.crosses]
         return Cache(layers, self.plan.for_length(limit).fingerprint, cross)
 
+    def shift(self, cache: Cache, delta: int | Tensor, *, start: int = 0) -> None:
+        """Moves the keys of a cache at order `start` and after by `delta` positions, an int or (B,) one a row: each
+        layer's by its own encoding."""
+        if self.decoder is None:
+            raise ValueError("an encoder has no cache, so there are no keys to move")
+        cache.shift([self.decoder.kinds[kind] for kind in self.decoder.kind_of], delta, start=start)
+
+    @torch.no_grad()
+    def attention_weights(
+        self,
+        tokens: Tensor,
+        at: Places | None = None,
+        *,
+        part: Literal["encoder", "decoder", "cross"] | None = None,
+        attention_mask: Tensor | None = None,
+        types: Tensor | None = None,
+        source: Tensor | None = None,
+        source_at: Places | None = None,
+        memory: Memory | None = None,
+    ) -> list[Tensor]:
+        """Of each layer (B, H, L, S): how much each token attends to each, 0 where it does not see it.
+
+        part: whose attention in an encoder-decoder; the decoder's to its own text unless given. All L x S weights of
+        all layers are computed and kept, in float32 or better; for looking at texts, not for training.
+        """
+        if any(isinstance(module, Dropout) and module.active for module in self.modules()):
+            raise ValueError("the model is in training mode and drops features; call model.eval() first")
+        part = self.config.sides[-1] if part is None else part
+        stack = self.encoder if part == "encoder" else self.decoder
+        if stack is None or part not in (*self.config.sides, *(["cross"] if self.encoder and self.decoder else [])):
+            raise ValueError(f"part={part!r} is no attention of this model (stack: {self.config.stack})")
+        attentions = stack.crosses if part == "cross" else stack.attentions
+        found: list[Tensor] = []
+        hooks = [attention.core.register_forward_pre_hook(_weigh(found)) for attention in attentions]
+        try:
+            self.hidden(
+                tokens,
+                at,
+                attention_mask=attention_mask,
+                types=types,
+                source=source,
+                source_at=source_at,
+                memory=memory,
+            )
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return found
+
     def __repr__(self) -> str:
         c = self.config
         count = sum(p.numel() for p in self.parameters())
@@ -241,7 +292,23 @@ class Transformer(nn.Module):
         return "\n".join(said)
 
 
-def _where(tokens: Tensor, at: Positions | None, attention_mask: Tensor | None) -> Positions:
+def _weigh(found: list[Tensor]) -> Callable[[Core, tuple[Any, ...]], None]:
+    def weigh(core: Core, arguments: tuple[Any, ...]) -> None:
+        q, k, _, signal, rule, *_ = arguments
+        found.append(core.weights(q, k, signal, rule))
+
+    return weigh
+
+
+def _where(
+    tokens: Tensor, at: Places | None, attention_mask: Tensor | None = None, cache: Cache | None = None
+) -> Positions:
+    if not isinstance(tokens, Tensor) or tokens.ndim != 2:
+        given = f"of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else f"{type(tokens).__name__}"
+        hint = "tokens[None] for one text" if isinstance(tokens, Tensor) and tokens.ndim == 1 else "(B, L)"
+        raise ValueError(f"tokens are a (B, L) tensor, a row for each text, got {given}; write {hint}")
+    if at is not None and not isinstance(at, Positions):
+        at = positions.of(at, None if cache is None else cache.limit).to(tokens.device)
     if attention_mask is None:
         return positions.plain(tokens.shape[1], batch=len(tokens), device=tokens.device) if at is None else at
     if at is not None:

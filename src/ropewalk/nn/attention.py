@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ropewalk.attention import LayerCache, Rule, attend, prepare
+from ropewalk.attention import LayerCache, Rule, attend, prepare, weights
 from ropewalk.encodings import Signal
 from ropewalk.nn.dropout import Draw, Dropout
 from ropewalk.nn.linear import Linear
@@ -53,6 +53,19 @@ class Core(nn.Module):
             sink=self.sink,
             first_head=self.first_head,
             keep=self.dropout.of_scores(draw, q),
+        )
+
+    def weights(self, q: Tensor, k: Tensor, signal: Signal, rule: Rule) -> Tensor:
+        """(B, H, L, S): what `forward` weighs values by, before dropout."""
+        return weights(
+            q,
+            k,
+            signal,
+            rule,
+            scale=self.scale,
+            soft_cap=self.soft_cap,
+            sink=self.sink,
+            first_head=self.first_head,
         )
 
 
