@@ -25,7 +25,7 @@ Sources = tuple[tuple[str, str], ...]
 """Field to where its value came from, such as ("base", "config.json:rope_theta")."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class LayerPlan:
     """One layer's positions. An encoding without frequencies says all it is in `settings`."""
 
@@ -67,6 +67,9 @@ class LayerPlan:
                 raise ValueError(f"{name} {gain!r} is not finite and positive; 1 leaves scores as they are")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window {self.window} sees nothing; a query sees itself with 1, all with None")
+
+    def __repr__(self) -> str:
+        return f"LayerPlan({'  '.join(_lines(self))})"
 
     @property
     def length_dependent(self) -> bool:
@@ -157,7 +160,7 @@ def _numbers(
     return {"frequencies": tuple(float(omega) for omega in omegas), "turns": turns(omegas)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     """A model's layers, and the four lengths that are often taken for one another."""
 
@@ -247,6 +250,9 @@ class Plan:
             raise ValueError(f"plan: its numbers do not give the fingerprint {stated} it states; resolve it again")
         return plan
 
+    def __repr__(self) -> str:
+        return brief(str(self))
+
     def __str__(self) -> str:
         count = len(self.layers)
         said = [f"{count} layer{'s' * (count != 1)}"]
@@ -263,6 +269,14 @@ class Plan:
             lines.append(f"layer{'s' * (count != 1)} {place:<{wide}}  {first}")
             lines += [f"{'':{wide + 6 + (count != 1)}}  {line}" for line in more]
         return "\n".join(lines)
+
+
+def brief(text: str, most: int = 10) -> str:
+    """What is shown at a prompt of a text that print() shows in full."""
+    lines = text.splitlines()
+    if len(lines) <= most:
+        return text
+    return "\n".join([*lines[: most - 1], f"... {len(lines) - most + 1} more lines: print it to see them"])
 
 
 def _canonical(settings: str) -> str:

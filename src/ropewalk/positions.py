@@ -37,6 +37,12 @@ class Positions(NamedTuple):
     limit: int
     known: Known | None = None
 
+    def __repr__(self) -> str:
+        known = known_range(self.index)
+        index = "" if known is None else f", index {known[0]:,} to {known[1]:,}"
+        limit = "no limit" if self.limit == FARTHEST else f"limit {self.limit:,}"
+        return f"Positions({' x '.join(map(str, self.index.shape))}{index}, {limit})"
+
     @property
     def shape(self) -> torch.Size:
         return self.order.shape

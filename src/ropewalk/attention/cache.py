@@ -233,6 +233,10 @@ class Cache:
     def next(self) -> Tensor:
         return self.layers[0].next
 
+    def __repr__(self) -> str:
+        filled = ", ".join(dict.fromkeys(f"{slots.filled} of {slots.capacity} slots" for slots in self._slots()))
+        return f"Cache({len(self)} layers, {filled}, limit {self.limit})"
+
     def __getitem__(self, layer: int) -> LayerCache:
         return self.layers[layer]
 

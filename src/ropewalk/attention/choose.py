@@ -26,6 +26,8 @@ DENSE_SCORES = 2**30
 
 @dataclass(frozen=True)
 class Choice:
+    """How attention is computed, why that way, and what memory it needs."""
+
     backend: Backend
     reason: str
     memory: int

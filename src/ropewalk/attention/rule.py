@@ -20,6 +20,8 @@ from ropewalk.positions import PAD, Positions
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
+    """Which keys a query sees, by their positions: Rule(causal=True, window=4096)."""
+
     causal: bool = True
     window: int | None = None
     """W, keys seen counting the token itself; on both sides when not causal."""

@@ -22,6 +22,7 @@ from ropewalk.checkpoints.inspect_lengths import Reach, Waves, reach, waves
 from ropewalk.checkpoints.inspect_overrides import MODEL
 from ropewalk.checkpoints.resolve import read
 from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.plan import brief
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +43,10 @@ class Row:
         return not self.departs
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
+    """A checkpoint's positions, and what each engine would make of them."""
+
     resolved: Resolved
     planned: tuple[LayerReading, ...]
     besides: Besides
@@ -93,6 +96,27 @@ class Report:
     @property
     def agree(self) -> bool:
         return not self.at_odds
+
+    def __str__(self) -> str:
+        """The plan and the verdict; `ropewalk inspect` prints all of it, `to_dict` has all of it."""
+        lines = [f"{self.resolved.name}, {self.resolved.model_type} {self.resolved.stack}"]
+        for side, plan in self.resolved.plans.items():
+            first, *more = brief(str(plan), 4).splitlines()
+            lines += [f"{side}: {first}", *(f"  {line}" for line in more)]
+        agreeing = [name for name in self.loading if name not in self.at_odds]
+        told = {
+            **{f"{name} departs in": self.rows[name].departs for name in self.at_odds},
+            f"{', '.join(agreeing)} agree{'s' * (len(agreeing) == 1)} on": self.compared if agreeing else (),
+            "cannot load it:": [name for name in self.counted if name not in self.loading],
+            "not compared:": tuple(self.unknown),
+            "keys not understood:": tuple(self.resolved.not_understood),
+            "keys not looked at:": self.resolved.not_looked_at,
+        }
+        if self.rotates:
+            lines += [f"{what} {', '.join(names)}" for what, names in told.items() if names]
+        return brief("\n".join(lines))
+
+    __repr__ = __str__
 
     def to_dict(self) -> dict[str, Any]:
         resolved = self.resolved

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ropewalk.checkpoints.resolve import resolve
 from ropewalk.phase import cos_sin, phase
-from ropewalk.plan import LayerPlan, Plan
+from ropewalk.plan import LayerPlan, Plan, brief
 
 NEAR = 64
 """Positions at which the old module, built afresh, must say the same: there float32 is still exact enough to tell."""
@@ -62,8 +62,10 @@ class Change:
     """Radians by which the old module was off by then, at most."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Patched:
+    """What `patch` changed in a model, and the plan it has now."""
+
     plan: Plan
     changes: tuple[Change, ...]
 
@@ -73,6 +75,9 @@ class Patched:
             for one in self.changes
         ]
         return "\n".join([*said, str(self.plan)])
+
+    def __repr__(self) -> str:
+        return brief(str(self))
 
 
 def patch(model: nn.Module, *, length: int | None = None) -> Patched:

@@ -19,11 +19,12 @@ from ropewalk.conformance.checks import Check, every
 from ropewalk.conformance.findings import Difference, Findings, Result
 from ropewalk.conformance.spec import VERSION, page
 from ropewalk.conformance.target import Target
+from ropewalk.plan import brief
 
 DOT = " \u00b7 "
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """What a target was found to be."""
 
@@ -73,6 +74,10 @@ class Report:
         mended = [result.id for result in self.results if result.mended]
         parts += [f"mended: {', '.join(mended)}"] if mended else []
         return DOT.join(parts)
+
+    def __repr__(self) -> str:
+        failed = [f"  {result.id}  {result.title}" for result in self.broken]
+        return brief("\n".join([f"{self.target}: {self.verdict}", *failed]))
 
     def __str__(self) -> str:
         lines = [f"{self.verdict:<78}  {self.seconds:.1f} s"]

@@ -21,6 +21,8 @@ from ropewalk.positions import Positions
 
 
 class ALiBi(Encoding):
+    """Subtracts from each score a penalty that grows with distance, at a slope of each head's own: ALiBi(heads=8)."""
+
     class Config(Encoding.Config):
         kind: Literal["alibi"] = "alibi"
 

@@ -10,6 +10,7 @@ config and the positions of the pass, once, by `forward`, and thrown away with t
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -58,6 +59,7 @@ class Encoding(nn.Module):
     claims: Claims = Claims()
     site_names: ClassVar[tuple[str, ...]] = ("embed", "rotate", "bias")
     _own_sites: ClassVar[frozenset[str]] = frozenset()
+    __signature__: ClassVar[inspect.Signature]
     one_rotation: ClassVar[bool] = False
     """`rotate` does the same to queries and keys, so that both can be turned in one step."""
 
@@ -140,6 +142,7 @@ class Encoding(nn.Module):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._own_sites = frozenset(name for name in cls.site_names if getattr(cls, name) is not getattr(Encoding, name))
+        cls.__signature__ = _signature(cls.Config)  # what help() and notebooks show
 
     @property
     def sites(self) -> frozenset[str]:
@@ -273,6 +276,21 @@ class Signal:
 
     def __repr__(self) -> str:
         return f"Signal({self.encoding.config.kind}, queries {tuple(self.q.shape)}, keys {tuple(self.k.shape)})"
+
+
+def _signature(config: type[Settings]) -> inspect.Signature:
+    """Sizes of the model and settings of the kind, by name."""
+    named = inspect.Parameter.KEYWORD_ONLY
+    sizes = [
+        inspect.Parameter(name, named, default=None, annotation="int | None")
+        for name in ("width", "heads", "head_width")
+    ]
+    every = inspect.signature(config).parameters.values()
+    settings = [each.replace(annotation=inspect.Parameter.empty) for each in every if each.name != "kind"]
+    first = inspect.Parameter(
+        "config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="Config | None"
+    )
+    return inspect.Signature([first, *sizes, *settings])
 
 
 def canonical(config: Settings, dims: dict[str, int | None]) -> str:

@@ -29,6 +29,8 @@ Part = Annotated[
 
 
 class Chain(Encoding):
+    """Several encodings as one: Chain(parts=["rope", {"kind": "temperature", "trained": 8192}], head_width=64)."""
+
     class Config(Encoding.Config):
         kind: Literal["chain"] = "chain"
         parts: tuple[Part, ...] = Field(min_length=1, max_length=16)

@@ -21,6 +21,11 @@ from ropewalk.positions import Positions
 
 
 class Fire(Encoding):
+    """Adds to each score what a small network makes of the distance as a share of the query's position: Fire(heads=8).
+
+    It depends on how far into the text the query is, and is for causal attention.
+    """
+
     class Config(Encoding.Config):
         kind: Literal["fire"] = "fire"
         hidden: int = Field(default=32, gt=0)

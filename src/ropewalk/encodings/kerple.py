@@ -20,6 +20,8 @@ SMALLEST = 0.01
 
 
 class Kerple(Encoding):
+    """Subtracts from each score a function of the distance that each head learns: Kerple(heads=8)."""
+
     class Config(Encoding.Config):
         kind: Literal["kerple"] = "kerple"
         form: Literal["log", "power"] = "log"

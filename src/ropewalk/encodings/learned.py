@@ -20,6 +20,11 @@ from ropewalk.positions import Positions, known_range
 
 
 class Learned(Absolute):
+    """Adds a trained vector for each position to the token vectors (BERT, GPT-2): Learned(longest=512, width=768).
+
+    Positions from `longest` on are an error.
+    """
+
     class Config(Absolute.Config):
         kind: Literal["learned"] = "learned"
         longest: int = Field(gt=0, le=2**40)

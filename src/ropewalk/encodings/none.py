@@ -12,6 +12,8 @@ from ropewalk.positions import Positions
 
 
 class NoPE(Encoding):
+    """No position encoding: tokens, queries, keys and scores are left as they are."""
+
     class Config(Encoding.Config):
         kind: Literal["none"] = "none"
 

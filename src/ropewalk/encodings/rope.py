@@ -34,6 +34,15 @@ Arrangement = Literal["blocks", "interleaved", "axial"]
 
 
 class RoPE(Encoding):
+    """Rotates queries and keys by angles proportional to their positions, so that scores depend on differences alone.
+
+    RoPE(head_width=64, base=500_000, scaling=YaRN(factor=4, trained=8192))
+
+    head_width: features of one head, all of which turn unless rotary_width says how many. base: of the frequencies.
+    layout: `half` pairs feature i with i + R/2 (Llama), `pairs` neighbours (GPT-J). scaling: see `ropewalk.scaling`.
+    sections: frequencies of each axis, for positions on several axes.
+    """
+
     class Config(Encoding.Config):
         kind: Literal["rope"] = "rope"
         base: float = Field(default=10_000.0, gt=1, le=1e12)

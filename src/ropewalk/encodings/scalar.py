@@ -20,6 +20,8 @@ from ropewalk.positions import FARTHEST, Positions, known_range
 
 
 class Scalar(Absolute):
+    """Adds the position itself, one number, to the token vectors: Scalar(width=512). Kept to show why that fails."""
+
     class Config(Absolute.Config):
         kind: Literal["scalar"] = "scalar"
         form: Literal["unit", "integer"] = "unit"

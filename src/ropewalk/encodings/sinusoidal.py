@@ -22,6 +22,11 @@ from ropewalk.scaling.exact import powers, turns
 
 
 class Sinusoidal(Absolute):
+    """Adds sines and cosines of each position to the token vectors, as the Transformer of 2017: Sinusoidal(width=512).
+
+    combine="concat" sets them beside the token's features, in `share` of the width.
+    """
+
     class Config(Absolute.Config):
         kind: Literal["sinusoidal"] = "sinusoidal"
         base: float = Field(default=10_000.0, gt=1, le=1e12)

@@ -23,6 +23,11 @@ from ropewalk.positions import Positions
 
 
 class T5(Encoding):
+    """Adds to each score a number learned for each head and each bucket of distances.
+
+    T5(heads=8, buckets=32, farthest=128). bidirectional=True for encoders. Give attention scale=1, as T5 does.
+    """
+
     class Config(Encoding.Config):
         kind: Literal["t5"] = "t5"
         buckets: int = Field(default=32, ge=4, le=2**20)

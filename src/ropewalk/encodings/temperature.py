@@ -23,6 +23,11 @@ from ropewalk.positions import Positions
 
 
 class Temperature(Encoding):
+    """Multiplies queries by a factor that grows with their position: Temperature(trained=8192).
+
+    form: log-n, llama4 or ministral. `chain` joins it to a rotation.
+    """
+
     class Config(Encoding.Config):
         kind: Literal["temperature"] = "temperature"
         form: Literal["log-n", "llama4", "ministral"] = "log-n"

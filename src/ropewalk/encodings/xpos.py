@@ -28,6 +28,11 @@ LARGEST_POWER_HALF = 5.0
 
 
 class XPos(Encoding):
+    """RoPE whose scores also fade with distance, each pair of features at its own rate; for causal attention.
+
+    XPos(head_width=64). fade: positions in which a pair fades by its rate. Positions must declare a limit.
+    """
+
     class Config(Encoding.Config):
         kind: Literal["xpos"] = "xpos"
         base: float = Field(default=10_000.0, gt=1, le=1e12)

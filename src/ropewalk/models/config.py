@@ -105,6 +105,8 @@ class Stacks(Settings):
 
 
 class NormConfig(Settings):
+    """The norms of the blocks: layer norm or RMS norm, and where they stand."""
+
     kind: Literal["layer", "rms"] = "rms"
     placement: Placement = "pre"
     eps: float = Field(default=1e-5, gt=0, lt=1)
@@ -136,6 +138,13 @@ class DropoutConfig(Settings):
 
 
 class TransformerConfig(Settings):
+    """A Transformer in all its parts: TransformerConfig(width=512, heads=8, layers=6, encoding="rope").
+
+    stack: decoder, encoder or encoder-decoder. encoding: the name of a kind, a mapping with `kind`, or a config of one.
+    layers: a number, or a pattern of kinds with encodings and windows of their own. What is left out is derived
+    (head_width, key_heads, hidden). `ropewalk.preset("llama", layers=2)` has those of known models.
+    """
+
     stack: Literal["encoder", "decoder", "encoder-decoder"] = "decoder"
     vocabulary: Size = 8192
     """Tokens there are."""

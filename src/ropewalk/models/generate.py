@@ -124,6 +124,8 @@ def complete(
 
 
 class Beam(NamedTuple):
+    """A text that beam search found: its log probability over the length penalty, and its tokens."""
+
     score: float
     tokens: list[int]
 

@@ -46,6 +46,12 @@ class Transform(nn.Module):
 
 
 class Transformer(nn.Module):
+    """An encoder, a decoder or both, as its config says: Transformer(TransformerConfig(width=512, encoding="alibi")).
+
+    model(tokens) gives the logits of (B, L) tokens; `ropewalk.complete` continues texts; `model.plan` says what
+    the positions resolve to.
+    """
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config

@@ -70,6 +70,8 @@ class Core(nn.Module):
 
 
 class Attention(nn.Module):
+    """Multi-head attention of a text to itself, or with cross=True to a memory: project, rotate, attend, join."""
+
     def __init__(
         self,
         width: int,

@@ -53,6 +53,8 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
+    """One layer: attention, cross-attention where there is one, and the feed-forward network."""
+
     def __init__(
         self,
         attention: Attention,

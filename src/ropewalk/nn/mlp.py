@@ -14,6 +14,8 @@ from ropewalk.nn.norm import start
 
 
 class MLP(nn.Module):
+    """The feed-forward network of a block, gated or not by its activation."""
+
     def __init__(
         self,
         width: int,

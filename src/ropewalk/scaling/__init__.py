@@ -75,10 +75,12 @@ class HFRope:
 
 
 def names() -> tuple[str, ...]:
+    """The kinds there are."""
     return tuple(_KINDS)
 
 
 def find(kind: str) -> type[Scaling]:
+    """The class of a kind."""
     if kind not in _KINDS:
         raise ValueError(f"no scaling {kind!r}{_nearest(kind, _KINDS)}; there are {', '.join(_KINDS)}")
     return _KINDS[kind]

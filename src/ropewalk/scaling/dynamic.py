@@ -22,6 +22,11 @@ from ropewalk.scaling.exact import check_base, check_width, exact, powers
 
 
 class Dynamic(Scaling):
+    """NTK's larger base with a factor that grows with the length; nothing changes up to `trained`.
+
+    The length is fixed once, by the limit that positions declare or by `for_length(limit)`.
+    """
+
     kind: Literal["dynamic"] = "dynamic"
     factor: Factor
     """s; 1 is the paper's rule."""

@@ -17,6 +17,8 @@ from ropewalk.scaling.exact import check_base, check_width, exact, ladder
 
 
 class Linear(Scaling):
+    """Divides every frequency by `factor`, which is to divide positions by it (position interpolation)."""
+
     kind: Literal["linear"] = "linear"
     factor: Factor
     """s, wanted length over trained length."""

@@ -22,6 +22,8 @@ from ropewalk.scaling.exact import PI, check_base, check_width, exact, ladder
 
 
 class Llama3(Scaling):
+    """Llama 3.1's: divides slow frequencies by `factor`, keeps fast ones, blends those between, without a gain."""
+
     kind: Literal["llama3"] = "llama3"
     factor: Factor
     """s, what slow frequencies are divided by."""

@@ -27,6 +27,11 @@ Divisors = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
 
 class LongRoPE(Scaling):
+    """Divides each frequency by a number of its own, of the list `short` up to `trained` tokens, of `long` past that.
+
+    The list is chosen once, by the limit that positions declare or by `for_length(limit)`.
+    """
+
     kind: Literal["longrope"] = "longrope"
     short: Divisors
     """What each frequency is divided by up to the trained length; half the rotary width of them."""

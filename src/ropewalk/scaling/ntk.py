@@ -17,6 +17,8 @@ from ropewalk.scaling.exact import LARGEST_BASE, check_base, check_width, exact,
 
 
 class NTK(Scaling):
+    """Raises RoPE's base, so that the fastest frequency stays and the slowest is divided by `factor`."""
+
     kind: Literal["ntk"] = "ntk"
     factor: Factor
     """s, what the slowest frequency is divided by."""

@@ -20,6 +20,8 @@ from ropewalk.scaling.exact import check_base, check_width, exact, ladder
 
 
 class Proportional(Scaling):
+    """Turns only the fastest `fraction` of the head's frequencies, divided by `factor`; the others stand still."""
+
     kind: Literal["proportional"] = "proportional"
     fraction: Annotated[float, Field(gt=0, le=1)]
     """p, the share of the head's pairs that turn."""

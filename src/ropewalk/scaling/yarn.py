@@ -36,6 +36,12 @@ Weight = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 class YaRN(Scaling):
+    """Divides slow frequencies by `factor`, keeps fast ones, blends those between, and adds a gain on the scores.
+
+    YaRN(factor=4, trained=8192) takes a model trained at 8,192 tokens to 32,768. beta_fast, beta_slow: turns within the
+    trained length above which frequencies are kept and below which they are divided.
+    """
+
     kind: Literal["yarn"] = "yarn"
     factor: Factor
     """s, wanted length over trained length."""
