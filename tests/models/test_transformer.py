@@ -128,8 +128,12 @@ def test_a_changed_plan_is_refused_by_the_cache() -> None:
     yarn = {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2, "trained": 16}}
     model = Transformer(TransformerConfig(**SMALL, layers=1, encoding=yarn)).eval()
     cache = model.cache(1, 30, limit=30)
+    tokens = torch.zeros(1, 2, dtype=torch.int64)
+    with pytest.raises(ValueError, match="positions of limit 31 cannot join a cache of limit 30"):
+        model(tokens, positions.plain(2, limit=31), cache=cache)
+    other = Transformer(TransformerConfig(**SMALL, layers=1, encoding={**yarn, "base": 5e5})).eval()
     with pytest.raises(ValueError, match="rotated under plan"):
-        model(torch.zeros(1, 2, dtype=torch.int64), positions.plain(2, limit=31), cache=cache)
+        other(tokens, positions.plain(2, limit=30), cache=cache)
 
 
 def test_weights_start_as_the_config_says() -> None:
