@@ -27,7 +27,7 @@ def recipe(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a recipe that trains in seconds without data, with comments that say what to change.
+    """Write a recipe that trains in under a minute without data, with comments that say what to change.
 
     `ropewalk list recipes` has larger ones. A file that exists is never written over.
     """

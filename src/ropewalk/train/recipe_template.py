@@ -1,9 +1,9 @@
-"""What `ropewalk init recipe` writes: a run of seconds, and the comments that say how to make it another."""
+"""What `ropewalk init recipe` writes: a run of under a minute, and the comments that say how to make it another."""
 
 from __future__ import annotations
 
 TEXT = """\
-# A decoder that learns to copy, in seconds on a CPU and without data. Change it into yours:
+# A decoder that learns to copy, in under a minute on a CPU and without data. Change it into yours:
 #   ropewalk train {file}                          into runs/{name}
 #   ropewalk train {file} model.encoding=alibi     one change, from the command line
 #   ropewalk config show {file}                    every key with its value
