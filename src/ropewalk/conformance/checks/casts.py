@@ -101,6 +101,9 @@ def casts(target: Target, found: Findings) -> None:
                     continue
                 want = answer(target, rounded.to(torch.float32))
                 size = size_of(target, want)
+                if target.has("rotation"):
+                    # Each feature has the rounding of its whole vector, which xpos and temperature make longer.
+                    size = want.double().abs().amax().clamp(min=1.0)
             with ambient:
                 built = make() if before is None else before
                 got = answer(target, built, dtype)
