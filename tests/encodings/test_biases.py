@@ -71,8 +71,8 @@ def test_a_learned_table_ends_with_an_error() -> None:
     encoding.at(positions.plain(512))
     with pytest.raises(ValueError, match=r"position 512 may come \(limit 513\) and the learned table ends at 512"):
         encoding.at(positions.plain(513))
-    with pytest.raises(ValueError, match="limit=512 or less"):
-        encoding.at(torch.arange(5))
+    with pytest.raises(ValueError, match=r"position 512 comes and .* limit=512 or less"):
+        encoding.at(torch.arange(513))
     with pytest.raises(ValueError, match="position -1 is before the first of the learned table"):
         encoding.at(torch.tensor([-1, 5]), limit=512)
     with pytest.raises(ValueError, match="position 512 is not below the limit 512"):
