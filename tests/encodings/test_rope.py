@@ -173,7 +173,7 @@ def test_partial_rotation_passes_the_rest_through() -> None:
         ({"head_width": 16, "arrangement": "axial"}, "give sections"),
         ({"head_width": 16, "sections": (4, 4), "arrangement": "interleaved"}, "three axes"),
         ({"head_width": 16, "base": 0.5}, "greater than 1"),
-        ({"head_width": 16, "theta": 1e4}, "Extra inputs"),
+        ({"head_width": 16, "theta": 1e4}, "theta   no such key. Did you mean base"),
         ({}, r"RoPE needs head_width: RoPE\(head_width=...\)"),
     ],
 )
