@@ -102,3 +102,25 @@ def test_every_link_leads_somewhere(document: Path) -> None:
                 for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
             ]
             assert anchor in titles or f'id="{anchor}"' in text, link
+
+
+def articles(text: str) -> list[list[str]]:
+    """The cells of the table of articles: concept, import, source, test."""
+    rows = re.findall(r"^\|(.*)\|$", text, re.MULTILINE)
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    return [row[1:] for row in cells if len(row) == 5 and row[2].startswith("`rw.")]
+
+
+def test_every_cell_of_the_table_of_articles_leads_somewhere() -> None:
+    import ropewalk
+
+    table = articles(ENGLISH)
+    assert len(table) == len(articles(CHINESE)) >= 15
+    for concept, name, source, test in table:
+        found = ropewalk
+        for part in name.strip("`").split(".")[1:]:
+            found = getattr(found, part)
+        assert (REPOSITORY / links(source)[0]).is_file(), concept
+        function = re.match(r"\[(\w+)\]", test)
+        assert function is not None, concept
+        assert f"def {function[1]}(" in (REPOSITORY / links(test)[0]).read_text(encoding="utf-8"), concept

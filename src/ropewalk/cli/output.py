@@ -28,8 +28,6 @@ EXTRAS = {
     "grain": "data",
     "pyarrow": "datasets",
     "matplotlib": "plot",
-    "optuna": "search",
-    "ray": "cluster",
     "trackio": "track",
 }
 """Which extra of ours brings a module."""
