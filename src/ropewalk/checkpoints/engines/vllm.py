@@ -22,6 +22,9 @@ from ropewalk.checkpoints.engines.facts import Facts, Subject, known
 from ropewalk.checkpoints.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, LongRoPE, Proportional, YaRN
 
+MROPE_ROWS = ("qwen2_vl_text", "qwen2_5_vl_text")
+"""Model types whose M-RoPE table has four rows a position (mrope_positions_factor); Qwen3-VL's has one."""
+
 ENGINE, VERSION = "vLLM", "0.32.0"
 
 ONE_KIND = ("qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text")
@@ -203,7 +206,19 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
             about=GAINS,
             counts=False,
         )
+    if facts.resolved.model_type in MROPE_ROWS:
+        return _yarn_on_sections(subject, scaling, draft)
     return subject.numbers_of(yarn_of(scaling, dialect="hf"))
+
+
+def _yarn_on_sections(subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
+    used = yarn_of(scaling, dialect="hf", trained=4 * scaling.trained)
+    draft.note(
+        f"ramps YaRN as for a trained length of {used.trained:,} instead of {scaling.trained:,}",
+        "its M-RoPE module makes the table four times as long, for videos, and YaRN's ramp takes the table's length for "
+        "the trained one",
+    )
+    return subject.numbers_of(used)
 
 
 def _deepseek(subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
