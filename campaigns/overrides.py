@@ -134,10 +134,10 @@ def difference(item: dict[str, Any], answer: dict[str, Any]) -> float:
 
 
 def sources() -> str:
-    """Of what prints, and of this file."""
+    """Of what prints, of the engines' rules, and of this file."""
     root = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for path in sorted([*(root / "src/ropewalk/checkpoints").glob("**/*.py"), Path(__file__)]):
+    digest, printing = hashlib.sha256(), root / "src/ropewalk/checkpoints"
+    for path in sorted([*printing.glob("inspect_*.py"), *(printing / "engines").glob("*.py"), Path(__file__)]):
         digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 

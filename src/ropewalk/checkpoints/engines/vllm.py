@@ -215,8 +215,8 @@ def _yarn_on_sections(subject: Subject, scaling: YaRN, draft: Draft) -> LayerRea
     used = yarn_of(scaling, dialect="hf", trained=4 * scaling.trained)
     draft.note(
         f"ramps YaRN as for a trained length of {used.trained:,} instead of {scaling.trained:,}",
-        "its M-RoPE module makes the table four times as long, for videos, and YaRN's ramp takes the table's length for "
-        "the trained one",
+        "its M-RoPE module makes the table four times as long, for videos, and YaRN's ramp takes that length for the "
+        "trained one",
     )
     return subject.numbers_of(used)
 
