@@ -39,7 +39,7 @@ ORDER = (
 )
 LAYERS = tuple(layer for row in ORDER for layer in row)
 # Layers that may import less than their row allows: these and nothing else.
-NARROWER = {"plan": ("settings", "scaling"), "conformance": LAYERS[: LAYERS.index("checkpoints") + 1]}
+NARROWER = {"plan": ("amounts", "settings", "scaling"), "conformance": LAYERS[: LAYERS.index("checkpoints") + 1]}
 
 WITHOUT_TORCH = (
     "__init__.py",

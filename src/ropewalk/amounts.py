@@ -1,4 +1,4 @@
-"""Amounts as people write and read them: 20M, 16k tokens, 1.5B; 1 pass, 2 passes. A k is a thousand, as elsewhere."""
+"""Amounts as people write and read them: 20M, 16k tokens; 1 pass, 2 passes; ten lines of many. A k is a thousand."""
 
 from __future__ import annotations
 
@@ -39,3 +39,11 @@ def duration(seconds: float) -> str:
 
 
 Amount = Annotated[int, BeforeValidator(amount), Field(gt=0)]
+
+
+def brief(text: str, most: int = 10) -> str:
+    """What is shown at a prompt of a text that print() shows in full."""
+    lines = text.splitlines()
+    if len(lines) <= most:
+        return text
+    return "\n".join([*lines[: most - 1], f"... {len(lines) - most + 1} more lines: print it to see them"])

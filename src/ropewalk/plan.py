@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
+from ropewalk.amounts import brief
 from ropewalk.scaling import Scaling, find, ladder, ladder32, turns
 from ropewalk.scaling.base import refuse_unknown
 
@@ -269,14 +270,6 @@ class Plan:
             lines.append(f"layer{'s' * (count != 1)} {place:<{wide}}  {first}")
             lines += [f"{'':{wide + 6 + (count != 1)}}  {line}" for line in more]
         return "\n".join(lines)
-
-
-def brief(text: str, most: int = 10) -> str:
-    """What is shown at a prompt of a text that print() shows in full."""
-    lines = text.splitlines()
-    if len(lines) <= most:
-        return text
-    return "\n".join([*lines[: most - 1], f"... {len(lines) - most + 1} more lines: print it to see them"])
 
 
 def _canonical(settings: str) -> str:

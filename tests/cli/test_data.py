@@ -66,7 +66,7 @@ def test_a_corpus_wins_over_a_path_of_its_name(ropewalk: Ropewalk, monkeypatch: 
     monkeypatch.setattr("ropewalk.data.fetch.fetch", fetched)
     Path("en-de").mkdir()
     Path("en-de/a.tsv").write_text("one\teins\n")
-    assert ropewalk("data", "prepare", "en-de", "--out", "out").stderr == "en-de into out.raw\n"
+    assert ropewalk("data", "prepare", "en-de", "--out", "out").stderr == "Error: en-de into out.raw\n"
     arguments = ("--kind", "pairs", "--valid", "0", "--vocabulary", "300")
     assert ropewalk("data", "prepare", "./en-de", "--out", "out", *arguments).code == 0
 

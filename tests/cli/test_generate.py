@@ -72,7 +72,7 @@ def test_files(ropewalk: Ropewalk, checkpoint: Path, monkeypatch: pytest.MonkeyP
     assert [row["prompt"] for row in ropewalk("generate", str(checkpoint), *asked).data] == ["x", "The sea\n"]
     Path("bad.txt").write_bytes(b"ok\xff")
     answer = ropewalk("generate", str(checkpoint), "--file", "bad.txt")
-    assert (answer.code, answer.stderr) == (3, "bad.txt: byte 2 is not UTF-8; a prompt is text\n")
+    assert (answer.code, answer.stderr) == (3, "Error: bad.txt: byte 2 is not UTF-8; a prompt is text\n")
     assert command._read("-") == "The sky"
 
 
@@ -138,7 +138,7 @@ class TestRefusals:
         transformers.BertModel(config).save_pretrained(tmp_path / "bert")
         answer = ropewalk("generate", str(tmp_path / "bert"), "--prompt", "a")
         assert answer.code == 3
-        assert "bert is an encoder: it reads a text and does not say what comes next" in answer.stderr
+        assert "is an encoder: it reads a text and does not say what comes next" in answer.stderr
 
     def test_no_tokenizer(self, ropewalk: Ropewalk, checkpoint: Path, tmp_path: Path) -> None:
         copy = copied(checkpoint, tmp_path / "copy")

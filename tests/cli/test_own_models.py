@@ -127,7 +127,7 @@ def test_it_is_verified_where_it_is_a_decoder(ropewalk: Ropewalk, run: Run) -> N
         assert "is an encoder-decoder; a decoder alone is verified" in done.stderr
     else:
         assert done.code == 0, done.stdout
-        assert "1 apply" in done.stdout
+        assert "1 applies" in done.stdout
     if run.path.name == "alibi":
         theirs = ropewalk("verify", str(run.path), "--engine", "transformers")
         assert theirs.code == 3

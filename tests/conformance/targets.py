@@ -214,7 +214,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
     "C28": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, small().rotate(built, x, p), p)),
     "C29": lambda: only_rotate(small(), graph_break(small())),
     "C30": lambda: only_rotate(small(), baked(small())),
-    "C31": lambda: rotation(small(), lambda p: p * (1 + (p.min() > 500).long())),
+    "C31": lambda: rotation(small(), lambda p: p - (p.min() > 500).long() * ((p - p.min()) // 2)),
     "C32": lambda: Twisted(small(), spec=small().spec.model_copy(update={"bounds": {"C32": 0.0}})),
     "C33": lambda: Twisted(small(), frequencies=lambda config: small().frequencies({"rope_theta": 10_000.0})),
     "C34": Shared,

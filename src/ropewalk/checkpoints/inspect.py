@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from ropewalk.amounts import brief
 from ropewalk.checkpoints.engines import ENGINES, LayerReading, Reading, close, ratio, readings
 from ropewalk.checkpoints.engines.besides import ASPECTS, FREQUENCIES, GAINS, Besides
 from ropewalk.checkpoints.engines.facts import Facts
@@ -22,7 +23,6 @@ from ropewalk.checkpoints.inspect_lengths import Reach, Waves, reach, waves
 from ropewalk.checkpoints.inspect_overrides import MODEL
 from ropewalk.checkpoints.resolve import read
 from ropewalk.checkpoints.resolved import Resolved
-from ropewalk.plan import brief
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ropewalk.amounts import brief
 from ropewalk.checkpoints.resolve import resolve
 from ropewalk.phase import cos_sin, phase
-from ropewalk.plan import LayerPlan, Plan, brief
+from ropewalk.plan import LayerPlan, Plan
 
 NEAR = 64
 """Positions at which the old module, built afresh, must say the same: there float32 is still exact enough to tell."""

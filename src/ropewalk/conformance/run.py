@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 
-from ropewalk.amounts import counted
+from ropewalk.amounts import brief, counted
 from ropewalk.conformance.checks import Check, every
 from ropewalk.conformance.findings import Difference, Findings, Result
 from ropewalk.conformance.spec import VERSION, page
 from ropewalk.conformance.target import Target
-from ropewalk.plan import brief
 
 DOT = " \u00b7 "
 
