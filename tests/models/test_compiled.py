@@ -71,12 +71,20 @@ def small(name: str) -> Transformer:
     return Transformer(preset(name, **sizes))
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-@pytest.mark.parametrize("name", PRESETS)
+QUICK = {("gpt2", True), ("t5", True)} | {(name, False) for name in PRESETS if name != "deepnet"}
+"""Dropout of attention, a learned bias, and every architecture once; the rest takes two minutes (-m slow)."""
+EVERY = [
+    pytest.param(name, training, id=f"{name}-{mode}", marks=() if (name, training) in QUICK else pytest.mark.slow)
+    for name in PRESETS
+    for training, mode in ((False, "eval"), (True, "train"))
+]
+
+
+@pytest.mark.parametrize(("name", "training"), EVERY)
 def test_presets_compile_whole_and_at_most_twice_over_eight_lengths(name: str, training: bool) -> None:
     torch._dynamo.reset()
     model = small(name).train(training)
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager" if training else "eager")
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager" if name == "gpt2" else "eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
     draw = Draw(0, 0, torch.tensor([3, 4])) if training else None
     for length in LENGTHS:
