@@ -19,10 +19,9 @@ from torch.distributed import _functional_collectives as funcol
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
-from ropewalk.attention import Rule, attend
-from ropewalk.encodings import Encoding, Signal
+from ropewalk.encodings import Encoding
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.nn import MLP, AcrossHeads, Attention, Core, Draw, Dropout
+from ropewalk.nn import MLP, AcrossHeads, Attention, Core, Dropout
 from ropewalk.nn.linear import Linear, linear
 
 
@@ -123,21 +122,10 @@ class Rows(Linear):
 
 
 class HeadsCore(Core):
-    """The core for heads from `first_head` on."""
+    """The core for heads from `first_head` on; the sinks of all heads stay whole on every rank."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
-        return attend(
-            q,
-            k,
-            v,
-            signal,
-            rule,
-            scale=self.scale,
-            soft_cap=self.soft_cap,
-            sink=None if self.sink is None else self.sink[self.first_head : self.first_head + q.shape[1]],
-            first_head=self.first_head,
-            keep=self.dropout.of_scores(draw, q),
-        )
+    def sinks(self, q: Tensor) -> Tensor | None:
+        return None if self.sink is None else self.sink[self.first_head : self.first_head + q.shape[1]]
 
 
 class OverRanks(AcrossHeads):

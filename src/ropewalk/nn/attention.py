@@ -41,6 +41,10 @@ class Core(nn.Module):
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 
+    def sinks(self, q: Tensor) -> Tensor | None:
+        """The sink logits of these queries' heads."""
+        return self.sink
+
     def forward(self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
         return attend(
             q,
@@ -50,7 +54,7 @@ class Core(nn.Module):
             rule,
             scale=self.scale,
             soft_cap=self.soft_cap,
-            sink=self.sink,
+            sink=self.sinks(q),
             first_head=self.first_head,
             keep=self.dropout.of_scores(draw, q),
         )
@@ -64,7 +68,7 @@ class Core(nn.Module):
             rule,
             scale=self.scale,
             soft_cap=self.soft_cap,
-            sink=self.sink,
+            sink=self.sinks(q),
             first_head=self.first_head,
         )
 
