@@ -31,7 +31,7 @@ Way = Callable[[], Any]
 def run(rounds: int) -> dict[str, Any]:
     import torch
 
-    from ropewalk.checkpoints.export import export
+    from ropewalk.checkpoints.export.convert import export
     from tests.real.fetch import model as fetched
 
     torch.set_grad_enabled(False)
@@ -39,7 +39,7 @@ def run(rounds: int) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     gguf = fetched("smollm2")
     with tempfile.TemporaryDirectory() as folder:
-        export(gguf, Path(folder) / "hf", to="hf")
+        export(gguf, Path(folder) / "hf", format="hf")
         for dtype in ("float32", "bfloat16"):
             for batch in (1, 8):
                 mode = f"{dtype}, batch {batch}"
@@ -126,11 +126,11 @@ def llama_cpp(gguf: Path, folder: Path, dtype: str) -> Way | None:
         import xllamacpp
     except ImportError:
         return None
-    from ropewalk.checkpoints.export import export
+    from ropewalk.checkpoints.export.convert import export
 
     file = folder / f"{dtype}.gguf"
     if not file.exists():
-        export(gguf, file, to="gguf", dtype="float32" if dtype == "float32" else "float16")
+        export(gguf, file, format="gguf", dtype="float32" if dtype == "float32" else "float16")
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(file)
     parameters.n_ctx, parameters.n_parallel, parameters.warmup = 512, 1, False

@@ -42,7 +42,7 @@ def run(rounds: int) -> dict[str, Any]:
 def of_dtype(dtype: Any, packages: list[str], rounds: int) -> dict[str, float]:
     import torch
 
-    from ropewalk.encodings._rotation import backend
+    from ropewalk.rotation import backend
 
     torch.manual_seed(0)
     q, k = (torch.randn(B, H, L, K).to(dtype) for _ in range(2))

@@ -30,7 +30,7 @@ Step = Callable[[], Any]
 def run(rounds: int) -> dict[str, Any]:
     import torch
 
-    from ropewalk.train.cost import gemm_peak, step_flops
+    from ropewalk.train.plan.cost import gemm_peak, step_flops
 
     versions = bars.versions(["transformers"])
     measured: dict[str, float] = {}

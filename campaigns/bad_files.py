@@ -1,4 +1,4 @@
-"""Ten thousand bad files, each answered in words by the readers: the long form of tests/checkpoints/test_bad_files.py.
+"""Ten thousand bad files, each answered in words: the long form of tests/checkpoints/bad/test_bad_files.py.
 
     python -m campaigns.bad_files [--from 0] [--count 10000] [--piece 1000] [--json]
 
@@ -47,7 +47,7 @@ def in_a_process(start: int, count: int) -> dict[str, Any]:
     """One piece, by a fresh process: each file is answered in a fork of it, and its memory counts."""
     import subprocess
 
-    arguments = ["-m", "tests.checkpoints.bad_files_run", "--from", str(start), "--count", str(count)]
+    arguments = ["-m", "tests.checkpoints.bad.bad_files_run", "--from", str(start), "--count", str(count)]
     paths = os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)])
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     done = subprocess.run(

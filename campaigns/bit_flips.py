@@ -18,13 +18,14 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
-from ropewalk.train.checkpoint import Checkpoints
+from ropewalk.distributed.world import World
+from ropewalk.train.checkpoint.store import Checkpoints
 from tests.train import forked, tiny_run
 
 SOURCES = (
-    "src/ropewalk/train/manifest.py",
-    "src/ropewalk/train/recorded_writer.py",
-    "src/ropewalk/train/checkpoint.py",
+    "src/ropewalk/train/checkpoint/manifest.py",
+    "src/ropewalk/train/checkpoint/recorded_writer.py",
+    "src/ropewalk/train/checkpoint/store.py",
     "campaigns/bit_flips.py",
 )
 
@@ -34,7 +35,7 @@ def piece(start: int, count: int) -> dict[str, Any]:
         folder = Path(made)
 
         def write(rank: int) -> None:
-            checkpoints = Checkpoints(folder)
+            checkpoints = Checkpoints(folder, World.start())
             model, optimizer = tiny_run.build()
             for number in range(2):
                 tiny_run.step(model, optimizer, number)
@@ -42,7 +43,7 @@ def piece(start: int, count: int) -> dict[str, Any]:
 
         if any(forked.run(write, ranks=2)):
             raise RuntimeError("the checkpoint could not be made")
-        checkpoints = Checkpoints(folder)
+        checkpoints = Checkpoints(folder, World.start())
         files = sorted((folder / "step-00000002").iterdir())
         failures, told = [], {file.name: 0 for file in files}
         for trial in range(start, start + count):

@@ -19,22 +19,24 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
-from ropewalk.train import checkpoint, manifest, write
+from ropewalk.train.checkpoint import manifest, model_directory, store
 from tests.train import forked, small_recipe
 
 STEPS, EVERY = 10, 2
-POINTS = (*checkpoint.POINTS, *write.POINTS)
+POINTS = (*store.POINTS, *model_directory.POINTS)
 VARIANTS = list(product((1, 3), (1, 2), (False, True)))
 # In rounds: the first visits every place once, each in another way.
 TRIALS = [
-    *((point, *VARIANTS[number % 8]) for number, point in enumerate(checkpoint.POINTS)),
-    *((point, 1, 1 + number % 2, False) for number, point in enumerate(write.POINTS)),
-    *((point, *VARIANTS[(number + r) % 8]) for r in range(1, 8) for number, point in enumerate(checkpoint.POINTS)),
-    *((point, 1, 2 - number % 2, False) for number, point in enumerate(write.POINTS)),
+    *((point, *VARIANTS[number % 8]) for number, point in enumerate(store.POINTS)),
+    *((point, 1, 1 + number % 2, False) for number, point in enumerate(model_directory.POINTS)),
+    *((point, *VARIANTS[(number + r) % 8]) for r in range(1, 8) for number, point in enumerate(store.POINTS)),
+    *((point, 1, 2 - number % 2, False) for number, point in enumerate(model_directory.POINTS)),
 ]
 SOURCES = (
-    *(f"src/ropewalk/train/{name}.py" for name in ("checkpoint", "lease", "manifest", "ranks", "recorded_writer")),
-    *(f"src/ropewalk/train/{name}.py" for name in ("restricted_reader", "tensors", "write")),
+    *(f"src/ropewalk/train/checkpoint/{name}.py" for name in ("store", "manifest", "tensors", "model_directory")),
+    *(f"src/ropewalk/train/checkpoint/{name}.py" for name in ("recorded_writer", "restricted_reader")),
+    "src/ropewalk/train/guard/lease.py",
+    "src/ropewalk/distributed/ranks.py",
     "campaigns/crash_points.py",
     "tests/train/small_recipe.py",
 )

@@ -26,15 +26,16 @@ from unittest import mock
 
 from benchmarks import bars
 from campaigns import pieces
-from ropewalk.train import manifest, recorded_writer
-from ropewalk.train.checkpoint import Checkpoints, DiskFull
+from ropewalk.distributed.world import World
+from ropewalk.train.checkpoint import manifest, recorded_writer
+from ropewalk.train.checkpoint.store import Checkpoints, DiskFull
 from tests.train import forked, tiny_run
 
 TRIALS = 500
 SOURCES = (
-    "src/ropewalk/train/manifest.py",
-    "src/ropewalk/train/recorded_writer.py",
-    "src/ropewalk/train/checkpoint.py",
+    "src/ropewalk/train/checkpoint/manifest.py",
+    "src/ropewalk/train/checkpoint/recorded_writer.py",
+    "src/ropewalk/train/checkpoint/store.py",
     "campaigns/disk_full.py",
 )
 
@@ -93,7 +94,7 @@ def piece(start: int, count: int) -> dict[str, Any]:
     failures: list[dict[str, Any]] = []
     kinds = {"bytes": 0, "syncs": 0, "kernel": 0, "second rank": 0}
     with tempfile.TemporaryDirectory(prefix="ropewalk-full-") as made:
-        checkpoints = Checkpoints(Path(made) / "one")
+        checkpoints = Checkpoints(Path(made) / "one", World.start())
         model, optimizer = tiny_run.build()
         tiny_run.step(model, optimizer, 0)
         checkpoints.save(1, model, [optimizer], {"step": 1})
@@ -152,7 +153,7 @@ def trial_of(
 
 def two_ranks(folder: Path, rank: int, position: int) -> None:
     """Both say that the disk is full, and what was there before is read by both."""
-    checkpoints = Checkpoints(folder)
+    checkpoints = Checkpoints(folder, World.start())
     model, optimizer = tiny_run.build()
     tiny_run.step(model, optimizer, 0)
     checkpoints.save(1, model, [optimizer], {"step": 1})

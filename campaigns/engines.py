@@ -197,7 +197,7 @@ def texts() -> dict[str, list[int]]:
 
 def compare(path: Path, config: dict[str, Any], engine: str, python: str) -> dict[str, tuple[float, float, bool]]:
     """For each text: how far the engine is from what inspect says of it, from the plan, and whether it should be."""
-    from ropewalk.checkpoints.inspect import inspect
+    from ropewalk.checkpoints.inspect.report import inspect
 
     report = inspect(path)
     row = report.rows[engine]
@@ -309,7 +309,7 @@ def stateful(folder: Path) -> float:
 
 def lengths(folder: Path, python: str) -> int:
     """How many of vLLM's default lengths are not what inspect says."""
-    from ropewalk.checkpoints.inspect import inspect
+    from ropewalk.checkpoints.inspect.report import inspect
 
     paths = [path for path in sorted(folder.iterdir()) if path.is_dir()]
     stated = [inspect(path).rows["vllm"].reading.length for path in paths]

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import bars
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
-from ropewalk.train.estimate import estimate, mesh_of
 from ropewalk.train.metrics import read
+from ropewalk.train.plan.estimate import estimate, mesh_of
 
 WITHIN = 0.10
 COMMON = [

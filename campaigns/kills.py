@@ -25,8 +25,8 @@ import psutil
 
 from benchmarks import bars
 from campaigns import pieces
-from ropewalk.overrides import to_yaml
-from ropewalk.train import manifest
+from ropewalk.train.checkpoint import manifest
+from ropewalk.yaml_text import to_yaml
 from tests.train import small_recipe
 
 RANKS, EVERY = 2, 3

@@ -31,8 +31,8 @@ from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
 from ropewalk.train.objective import draw_of, learner
 from ropewalk.train.optim import optimizers, set_rates
+from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.run import fitted
-from ropewalk.train.sizes import sizes
 
 RECIPE = Path(__file__).parents[1] / "src" / "ropewalk" / "recipes" / "decoder.yaml"
 TURN = 5

@@ -1,4 +1,4 @@
-"""An encoder that says what masked tokens were, held to what the frequencies of tokens alone would tell.
+"""An encoder that says what masked tokens were, compared with what token frequencies alone would predict.
 
     ropewalk data prepare long-english --out data/long-english
     ropewalk train encoder --out runs/encoder

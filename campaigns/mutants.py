@@ -1,4 +1,4 @@
-"""Every mutant of the museum held to every requirement: who kills whom, for docs/en/mutants.md.
+"""Every mutant of the museum run against every requirement: who kills whom, for docs/en/mutants.md.
 
     python -m campaigns.mutants [--count 1000] [--json]
 
@@ -43,7 +43,7 @@ def main() -> int:
             rows[kind][name] = matrix.of_reference(name) if kind == "references" else matrix.of_mutant(MUTANTS[name])
             left -= 1
             keep(rows)
-            print(f"{name}: {rows[kind][name]['broken'] or 'nothing'}", file=sys.stderr, flush=True)
+            print(f"{name}: {rows[kind][name]['failed'] or 'nothing'}", file=sys.stderr, flush=True)
     rows = {"references": {name: rows["references"][name] for name in SPECS if name in rows["references"]},
             "mutants": {name: rows["mutants"][name] for name in MUTANTS if name in rows["mutants"]}}  # fmt: skip
     result = keep(rows)
@@ -81,14 +81,14 @@ def keep(rows: dict[str, Any]) -> dict[str, Any]:
             "mutants not run": bars.bar(len(MUTANTS) - len(mutants), 0, at_least=False),
             "mutants that survive": bars.bar(len(matrix.survivors(mutants)), 0, at_least=False),
             "requirements that kill none of theirs": bars.bar(len(matrix.idle(mutants)), 0, at_least=False),
-            "requirements broken by a reference": bars.bar(
-                sum(len(row["broken"].split()) for row in references.values()), 0, at_least=False
+            "requirements failed by a reference": bars.bar(
+                sum(len(row["failed"].split()) for row in references.values()), 0, at_least=False
             ),
         },
         "measured": {
             "mutants": len(mutants),
             "references": len(references),
-            "pairs of mutant and requirement, broken": sum(len(row["broken"].split()) for row in mutants.values()),
+            "pairs of mutant and requirement, failed": sum(len(row["failed"].split()) for row in mutants.values()),
             "seconds": round(seconds, 1),
         },
         "versions": bars.versions(()),

@@ -24,7 +24,7 @@ from benchmarks import bars
 from campaigns import pieces
 
 RANKS, LIMIT = 2, 5.0
-SOURCES = ("src/ropewalk/train/parent.py", "campaigns/orphans.py", "tests/train/tiny_run.py")
+SOURCES = ("src/ropewalk/train/guard/launcher.py", "campaigns/orphans.py", "tests/train/tiny_run.py")
 
 
 def piece(start: int, count: int) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def printed() -> list[dict[str, Any]]:
     """Every text that is printed for the two engines, with the numbers it stands for."""
     from ropewalk.checkpoints.engines.facts import Facts
     from ropewalk.checkpoints.errors import BadInput
-    from ropewalk.checkpoints.inspect import inspect
-    from ropewalk.checkpoints.inspect_lengths import candidates, scaled_layer
+    from ropewalk.checkpoints.inspect.lengths import candidates, scaled_layer
+    from ropewalk.checkpoints.inspect.report import inspect
     from ropewalk.scaling import Linear, Scaling
     from tests.checkpoints import published
 

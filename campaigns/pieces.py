@@ -1,7 +1,7 @@
 """Campaigns of many trials, run in pieces: each is kept when it is done, so a run that was ended goes on where it was.
 
 A piece that the result file already has, from the same sources, is not run again. `--minutes` ends a run between two
-pieces; the same command goes on with the rest.
+pieces; the same command runs the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every library that is installed, held to every requirement: the scoreboard.
+"""Every library that is installed, run against every requirement: the scoreboard.
 
     python -m campaigns.scoreboard [LIBRARY...] [--peers DIRECTORY] [--page]
 

@@ -24,12 +24,13 @@ import numpy as np
 import torch
 
 from benchmarks import bars
-from ropewalk.checkpoints.load import load
+from ropewalk.checkpoints.load.model import load
 from ropewalk.data.layout import describe
 from ropewalk.data.stored import Documents
+from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, complete
 from ropewalk.overrides import load as load_recipe
-from ropewalk.train.checkpoint import Checkpoints
+from ropewalk.train.checkpoint.store import Checkpoints
 from ropewalk.train.config import Recipe
 from ropewalk.train.metrics import read
 from ropewalk.train.optim import optimizers
@@ -119,7 +120,7 @@ def measure(run: Path, pairs: int, beams: int) -> dict[str, Any]:
 
 def averaged(run: Path, recipe: Recipe) -> tuple[Transformer, list[int]]:
     """The mean of the checkpoints that are kept, and their steps."""
-    model, checkpoints = Transformer(recipe.model).eval(), Checkpoints(run / "checkpoints")
+    model, checkpoints = Transformer(recipe.model).eval(), Checkpoints(run / "checkpoints", World.start())
     made = optimizers(recipe.train.optimizer, model, 1.0)
     found: dict[int, dict[str, torch.Tensor]] = {}
     for one in checkpoints.verified():

@@ -23,11 +23,11 @@ by_hand = weights @ v
 
 # The same with positions: where tokens are decides what they see, so packed documents are only other integers.
 signal = rw.encodings.NoPE().at(torch.arange(length))
-ours = rw.attend(q, k, v, signal, rw.Rule(causal=True))
+ours = rw.attend(q, k, v, rw.Score(signal, rw.Rule(causal=True)))
 print("one document: largest difference", (by_hand - ours).abs().max().item())
 
 # Two documents of 6 and 4 tokens in one sequence: each attends to itself alone.
-packed = rw.attend(q, k, v, rw.encodings.NoPE().at(rw.positions.packed([[6, 4]])), rw.Rule(causal=True))
+packed = rw.attend(q, k, v, rw.Score(rw.encodings.NoPE().at(rw.positions.packed([[6, 4]])), rw.Rule(causal=True)))
 second = scores[..., 6:, 6:].masked_fill(future[:4, :4], -torch.inf).softmax(dim=-1) @ v[..., 6:, :]
 print("second of two documents: largest difference", (second - packed[..., 6:, :]).abs().max().item())
 
@@ -36,5 +36,5 @@ alibi = rw.encodings.ALiBi(heads=heads)
 slopes = torch.tensor([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)])[:, None, None]
 distance = (torch.arange(length)[:, None] - torch.arange(length)).clamp(min=0)
 by_hand = (scores - slopes * distance).masked_fill(future, -torch.inf).softmax(dim=-1) @ v
-ours = rw.attend(q, k, v, alibi.at(torch.arange(length)), rw.Rule(causal=True))
+ours = rw.attend(q, k, v, rw.Score(alibi.at(torch.arange(length)), rw.Rule(causal=True)))
 print("ALiBi: largest difference", (by_hand - ours).abs().max().item())

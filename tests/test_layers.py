@@ -18,10 +18,11 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 
 # A layer may import itself and the layers of earlier rows, never its neighbours in the row.
 ORDER = (
-    ("overrides", "crash", "traced", "outside", "amounts", "system"),
+    ("torch_private", "yaml_text"),
+    ("overrides", "crash", "outside", "amounts", "system", "plan_text"),
     ("settings",),
     ("scaling",),
-    ("positions", "phase"),
+    ("positions", "phase", "rotation"),
     ("plan",),
     ("encodings",),
     ("attention",),
@@ -31,42 +32,59 @@ ORDER = (
     ("evaluate",),
     ("distributed",),
     ("train",),
+    ("trials",),
     ("extend", "compare"),
     ("conformance",),
+    ("plot",),
     ("report",),
     ("lab",),
     ("cli",),
 )
 LAYERS = tuple(layer for row in ORDER for layer in row)
 # Layers that may import less than their row allows: these and nothing else.
-NARROWER = {"plan": ("amounts", "settings", "scaling"), "conformance": LAYERS[: LAYERS.index("checkpoints") + 1]}
+NARROWER = {
+    "plan": ("amounts", "plan_text", "settings", "scaling"),
+    "conformance": LAYERS[: LAYERS.index("checkpoints") + 1],
+}
+
+ROOMS = {
+    "checkpoints": (
+        *("errors", "files", "architectures", "resolve", "engines", "families", "load", "tokens", "export", "inspect"),
+    )
+}
+"""Within a layer: each part imports those before it."""
 
 WITHOUT_TORCH = (
     "__init__.py",
     "__main__.py",
     "settings.py",
     "overrides.py",
+    "yaml_text.py",
     "crash.py",
     "outside.py",
     "amounts.py",
     "system.py",
     "plan.py",
+    "plan_text.py",
     "scaling/**/*.py",
     "checkpoints/errors.py",
-    "checkpoints/strict_json.py",
-    "checkpoints/sniff.py",
-    "checkpoints/gguf_file.py",
-    "checkpoints/resolve*.py",
-    "checkpoints/architectures*.py",
-    "checkpoints/engines/*.py",
-    "checkpoints/inspect*.py",
-    "checkpoints/hub.py",
+    "checkpoints/files/strict_json.py",
+    "checkpoints/files/sniff.py",
+    "checkpoints/files/gguf.py",
+    "checkpoints/resolve/*.py",
+    "checkpoints/architectures/*.py",
+    "checkpoints/engines/**/*.py",
+    "checkpoints/inspect/*.py",
+    "checkpoints/files/hub.py",
 )
 HEAVY = ("torch", "transformers", "safetensors.torch")
 
-WITHOUT_STATE = ("positions.py", "phase.py", "scaling/**/*.py", "encodings/**/*.py")
+WITHOUT_STATE = ("positions.py", "phase.py", "rotation/*.py", "scaling/**/*.py", "encodings/**/*.py")
 
 LONGEST_FILE = 600
+MOST_FILES = 15
+ONE_THING_A_FILE = ("encodings", "families", "cli", "candidates", "pictures")
+"""Folders with one file for each of a kind of thing, which may have any number."""
 EMPTY_WORDS = {"util", "utils", "helper", "helpers", "misc", "new", "my", "v2"}
 
 
@@ -148,6 +166,25 @@ def broken_imports(root: Path) -> list[str]:
     return broken
 
 
+def broken_rooms(root: Path) -> list[str]:
+    """The same within a layer that has an order of its own."""
+    broken = []
+    for module, file in modules(root).items():
+        layer, _, inner = module.partition(".")[2].partition(".")
+        room = inner.partition(".")[0]
+        if layer not in ROOMS or not room:
+            continue
+        if room not in ROOMS[layer]:
+            broken.append(f"{file}: {room} has no place in ROOMS")
+            continue
+        below = ROOMS[layer][: ROOMS[layer].index(room) + 1]
+        for name, line, _ in imports(file, module):
+            target = name.removeprefix(f"{root.name}.{layer}.").partition(".")[0]
+            if name.startswith(f"{root.name}.{layer}.") and target not in below:
+                broken.append(f"{file}:{line}: {room} must not import {target}")
+    return broken
+
+
 def heavy_imports(root: Path, patterns: tuple[str, ...]) -> list[str]:
     """Each way by which importing one of these files imports torch, as the chain that leads there."""
     known = modules(root)
@@ -173,6 +210,47 @@ def parents(name: str, known: dict[str, Path]) -> list[str]:
     """The modules that importing this name runs: itself, if it is one, and every package around it."""
     parts = name.split(".")
     return [m for m in (".".join(parts[: i + 1]) for i in range(len(parts))) if m in known]
+
+
+def cycles(root: Path) -> list[str]:
+    """Modules that import each other, also where a function does it late or only a type checker sees it."""
+    known = modules(root)
+    graph: dict[str, set[str]] = {}
+    for module, file in known.items():
+        # `from a import b` is an import of a.b where that is a module, else of a.
+        named = (parents(i.name, known)[-1:] for i in imports(file, module))
+        # The root is what users import: its table of lazy names is no dependency of what it names.
+        graph[module] = {one for found in named for one in found} - {module, root.name}
+    graph[root.name] = set()
+    while free := {module for module, needs in graph.items() if not needs & graph.keys()}:
+        graph = {module: needs for module, needs in graph.items() if module not in free}
+    # What only imports a cycle is not in it.
+    while ends := graph.keys() - set().union(*graph.values()):
+        graph = {module: needs for module, needs in graph.items() if module not in ends}
+    return [f"{module} -> {', '.join(sorted(needs & graph.keys()))}" for module, needs in sorted(graph.items())]
+
+
+def crowded_folders(root: Path) -> list[str]:
+    """Folders with more files than a reader takes in; an __init__.py is none of them."""
+    counts = {
+        folder: sum(file.name != "__init__.py" for file in folder.glob("*.py"))
+        for folder in [root, *root.rglob("*")]
+        if folder.is_dir() and folder.name not in ONE_THING_A_FILE
+    }
+    return [
+        f"{folder}: {count} files; which rooms are in it?" for folder, count in counts.items() if count > MOST_FILES
+    ]
+
+
+def private_imports(root: Path) -> list[str]:
+    """Each import of a name that another file keeps to itself; attributes of that kind are ruff's SLF."""
+    known = modules(root)
+    return [
+        f"{file}:{line}: {name}"
+        for module, file in known.items()
+        for name, line, _ in imports(file, module)
+        if name.startswith(f"{root.name}.") and name not in known and re.match(r"_[^_]", name.rpartition(".")[2])
+    ]
 
 
 def eager_imports_of_root(root: Path) -> list[str]:
@@ -203,8 +281,24 @@ def test_imports_go_one_way() -> None:
     assert broken_imports(SOURCE) == []
 
 
+def test_imports_within_a_layer_go_one_way() -> None:
+    assert broken_rooms(SOURCE) == []
+
+
 def test_light_modules_do_not_import_torch() -> None:
     assert heavy_imports(SOURCE, WITHOUT_TORCH) == []
+
+
+def test_no_modules_import_each_other() -> None:
+    assert cycles(SOURCE) == []
+
+
+def test_private_names_stay_in_their_file() -> None:
+    assert private_imports(SOURCE) == []
+
+
+def test_no_folder_is_crowded() -> None:
+    assert crowded_folders(SOURCE) == []
 
 
 def test_root_is_lazy() -> None:
@@ -268,7 +362,7 @@ def test_a_wrong_import_is_reported(tmp_path: Path, file: str, text: str, says: 
         ("plan.py", "from ropewalk.scaling import YaRN\nfrom ropewalk.settings import Settings"),
         ("conformance/run.py", "from ropewalk.checkpoints import resolve\nfrom ropewalk.models import Transformer"),
         ("report/page.py", "from ropewalk.conformance import run\nfrom ropewalk.train import loop"),
-        ("checkpoints/export.py", "from ropewalk import __version__"),
+        ("checkpoints/export/convert.py", "from ropewalk import __version__"),
         ("cli/main.py", "import ropewalk"),
         ("__main__.py", "from ropewalk.cli.main import run"),
     ],
@@ -278,13 +372,31 @@ def test_a_right_import_is_not_reported(tmp_path: Path, file: str, text: str) ->
 
 
 @pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        (
+            "resolve/read.py",
+            "def f():\n    from ropewalk.checkpoints.load import native",
+            "resolve must not import load",
+        ),
+        ("files/sniff.py", "from ..export.hf import write", "files must not import export"),
+        ("spare/room.py", "", "spare has no place in ROOMS"),
+    ],
+)
+def test_a_wrong_import_within_a_layer_is_reported(tmp_path: Path, file: str, text: str, says: str) -> None:
+    right = {"checkpoints/load/model.py": "from ropewalk.checkpoints.resolve import read\nfrom ropewalk import models"}
+    (report,) = broken_rooms(tree(tmp_path, {**right, f"checkpoints/{file}": text}))
+    assert says in report
+
+
+@pytest.mark.parametrize(
     ("files", "ways"),
     [
         ({"scaling/yarn.py": "import torch"}, 1),
         ({"scaling/yarn.py": "from torch import nn"}, 1),
         ({"scaling/yarn.py": "try:\n    import torch.nn\nexcept ImportError:\n    pass"}, 1),
         ({"plan.py": "from ropewalk.scaling.yarn import YaRN", "scaling/yarn.py": "import torch"}, 2),
-        ({"checkpoints/resolve.py": "", "checkpoints/__init__.py": "from safetensors.torch import load_file"}, 1),
+        ({"checkpoints/resolve/read.py": "", "checkpoints/__init__.py": "from safetensors.torch import load_file"}, 1),
         ({"__init__.py": "from ropewalk.positions import PAD", "positions.py": "import torch", "settings.py": ""}, 2),
         ({"scaling/yarn.py": "def f():\n    import torch"}, 0),
         ({"scaling/yarn.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch"}, 0),
@@ -294,6 +406,35 @@ def test_a_right_import_is_not_reported(tmp_path: Path, file: str, text: str) ->
 )
 def test_a_way_to_torch_is_reported(tmp_path: Path, files: dict[str, str], ways: int) -> None:
     assert len(heavy_imports(tree(tmp_path, files), WITHOUT_TORCH)) == ways
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"nn/a.py": "from ropewalk.nn import b", "nn/b.py": "def f():\n    from ropewalk.nn.a import x"}, ["a", "b"]),
+        ({"nn/a.py": "if TYPE_CHECKING:\n    from .b import B", "nn/b.py": "from .a import A"}, ["a", "b"]),
+        ({"nn/a.py": "import ropewalk.nn.b", "nn/b.py": "", "nn/c.py": "from ropewalk.nn.a import x"}, []),
+        (
+            {"nn/__init__.py": "from ropewalk.nn.a import A", "nn/a.py": "from ropewalk.nn.b import B", "nn/b.py": ""},
+            [],
+        ),
+    ],
+)
+def test_a_cycle_is_reported(tmp_path: Path, files: dict[str, str], found: list[str]) -> None:
+    reports = cycles(tree(tmp_path, {"nn/__init__.py": "", **files}))
+    assert [report.split(" ->")[0].rpartition(".")[2] for report in reports] == found
+
+
+def test_a_crowded_folder_is_reported(tmp_path: Path) -> None:
+    files = {f"{folder}/f{number}.py": "" for folder in ("nn", "encodings") for number in range(MOST_FILES + 1)}
+    (report,) = crowded_folders(tree(tmp_path, files))
+    assert report.endswith("nn: 16 files; which rooms are in it?")
+
+
+def test_a_private_import_is_reported(tmp_path: Path) -> None:
+    files = {"nn/a.py": "from ropewalk.nn.b import _f, g\nfrom ropewalk.nn import _c", "nn/b.py": "", "nn/_c.py": ""}
+    (report,) = private_imports(tree(tmp_path, files))
+    assert report.endswith("nn/a.py:1: ropewalk.nn.b._f")
 
 
 def test_an_eager_root_is_reported(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 
-from ropewalk.overrides import BadConfig, assigned, expand, load, merge, parse, problems, read, to_yaml
+from ropewalk.overrides import BadConfig, assigned, expand, load, merge, problems, read
 from ropewalk.settings import Settings
+from ropewalk.yaml_text import parse, to_yaml
 
 
 class Rope(Settings):

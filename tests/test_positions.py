@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_map_only
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import build
 from ropewalk.encodings.none import NoPE
 from ropewalk.positions import FARTHEST, PAD, Positions
@@ -131,10 +131,10 @@ def test_of_edited_positions_nothing_is_known(edit: str) -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(1, 2, 8, 16) for _ in range(3))
     signal = NoPE().at(at)
-    want = attend(q, k, v, signal, Rule(), backend="eager")
-    assert_close(edit, want, attend(q, k, v, signal, Rule()), 1e-6)
+    want = attend(q, k, v, Score(signal, Rule()), backend="eager")
+    assert_close(edit, want, attend(q, k, v, Score(signal, Rule())), 1e-6)
     with torch.inference_mode():
-        assert_close(edit, want, attend(q, k, v, signal, Rule()), 1e-6)
+        assert_close(edit, want, attend(q, k, v, Score(signal, Rule())), 1e-6)
 
 
 def test_rows_and_devices_keep_what_is_known() -> None:

@@ -55,7 +55,7 @@ def config(tmp_path: Path, **more: object) -> Path:
 
 def test_nothing_fills_the_screen(tmp_path: Path) -> None:
     model, many = mixed(2), mixed(30)
-    failed = [Result(id=f"C{number}", title="x", status="broken") for number in range(30)]
+    failed = [Result(id=f"C{number}", title="x", status="failed") for number in range(30)]
     shown = {
         "plan": model.plan,
         "plan of many": many.plan,
@@ -93,3 +93,11 @@ def test_a_patched_model_in_short() -> None:
     patched = rw.patch(model)
     assert repr(patched) == str(patched)
     assert repr(patched).count("\n") < 10
+
+
+def test_a_config_shows_what_is_not_a_default() -> None:
+    shown = repr(rw.preset("llama", vocabulary=1000, width=64, heads=4, key_heads=2, hidden=128, layers=2))
+    assert shown == str(rw.preset("llama", vocabulary=1000, width=64, heads=4, key_heads=2, hidden=128, layers=2))
+    assert "encoding=RoPE.Config(kind='rope', base=500000.0)" in shown
+    assert "vocabulary=1000" in shown
+    assert "soft_cap" not in shown

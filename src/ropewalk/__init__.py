@@ -20,15 +20,17 @@ if TYPE_CHECKING:
 
     from ropewalk import attention as attention
     from ropewalk import encodings as encodings
+    from ropewalk import plot as plot
     from ropewalk import positions as positions
     from ropewalk import scaling as scaling
     from ropewalk.attention import Cache as Cache
     from ropewalk.attention import Rule as Rule
+    from ropewalk.attention import Score as Score
     from ropewalk.attention import attend as attend
-    from ropewalk.checkpoints.export import export as export
-    from ropewalk.checkpoints.inspect import inspect as inspect
-    from ropewalk.checkpoints.load import load as load
-    from ropewalk.checkpoints.patch import patch as patch
+    from ropewalk.checkpoints.export.convert import export as export
+    from ropewalk.checkpoints.inspect.report import inspect as inspect
+    from ropewalk.checkpoints.load.model import load as load
+    from ropewalk.checkpoints.load.patch import patch as patch
     from ropewalk.conformance import verify as verify
     from ropewalk.encodings import Encoding as Encoding
     from ropewalk.encodings import Signal as Signal
@@ -48,20 +50,21 @@ _HOME = {
     "Plan": "ropewalk.plan",
     "Positions": "ropewalk.positions",
     "Rule": "ropewalk.attention",
+    "Score": "ropewalk.attention",
     "Signal": "ropewalk.encodings",
     "Transformer": "ropewalk.models",
     "TransformerConfig": "ropewalk.models",
     "attend": "ropewalk.attention",
     "complete": "ropewalk.models",
-    "export": "ropewalk.checkpoints.export",
+    "export": "ropewalk.checkpoints.export.convert",
     "generate": "ropewalk.models",
-    "inspect": "ropewalk.checkpoints.inspect",
-    "load": "ropewalk.checkpoints.load",
-    "patch": "ropewalk.checkpoints.patch",
+    "inspect": "ropewalk.checkpoints.inspect.report",
+    "load": "ropewalk.checkpoints.load.model",
+    "patch": "ropewalk.checkpoints.load.patch",
     "preset": "ropewalk.models",
     "verify": "ropewalk.conformance",
 }
-_MODULES = ("attention", "encodings", "positions", "scaling")
+_MODULES = ("attention", "encodings", "plot", "positions", "scaling")
 
 __all__ = [  # noqa: PLE0604  names come from one table
     *sorted((*_HOME, *_MODULES)),

@@ -5,28 +5,24 @@
 `merge` has one rule of its own: changing `kind` drops the old kind's keys. {kind: alibi} over {kind: rope, base: 5e5}
 is {kind: alibi}; the same kind again keeps them. `encoding: alibi` is short for `encoding: {kind: alibi}`, in files and
 on the command line. Of two ways to say one thing (train.tokens, train.steps) the later layer's stands. All `key=value`
-of one command are one layer, so their order does not matter and none undoes another in silence. YAML is read by the
-rules of version 1.2: 1e-3 is a number, `no` and 12:30 are words.
+of one command are one layer, so their order does not matter and none silently undoes another.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
+
+from ropewalk.yaml_text import DEEPEST, dotted, parse, short
 
 LARGEST_FILE = 256 * 1024
 """Bytes. A recipe is written by hand; the pure Python parser takes seconds for a megabyte."""
-MOST_VALUES = 100_000
-"""Aliases can make a small file describe an endless one."""
-DEEPEST = 64
-TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 
 Root = TypeVar("Root", bound=BaseModel)
 
@@ -108,7 +104,7 @@ def read(path: str | Path) -> dict[str, Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise BadConfig(str(path), [Problem("", f"holds {_short(data)}, not `key: value` lines")])
+        raise BadConfig(str(path), [Problem("", f"holds {short(data)}, not `key: value` lines")])
     return data
 
 
@@ -128,12 +124,12 @@ def assigned(assignments: Sequence[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         steps = key.strip().split(".")
         if not equals or not all(steps) or len(steps) > DEEPEST:
-            wrong.append(Problem(_key((text,)), "is no key=value; write for example model.encoding=alibi"))
+            wrong.append(Problem(dotted((text,)), "is no key=value; write for example model.encoding=alibi"))
             continue
         try:
             nested = parse(value)
         except ValueError as error:
-            wrong.append(Problem(key, f"{_short(value)} cannot be read: {error}"))
+            wrong.append(Problem(key, f"{short(value)} cannot be read: {error}"))
             continue
         for step in reversed(steps):
             nested = {step: nested}
@@ -189,7 +185,7 @@ def problems(error: ValidationError, root: type[BaseModel], source: str, data: A
         # A default that needs other fields has nothing to say when those are wrong.
         if detail["type"] != "default_factory_not_called":
             path = detail["loc"] if data is None else _path(detail["loc"], root, data)
-            found[Problem(_key(path), _say(dict(detail), path, root, data))] = None
+            found[Problem(dotted(path), _say(dict(detail), path, root, data))] = None
     return BadConfig(source, list(found))
 
 
@@ -226,7 +222,7 @@ def _say(detail: dict[str, Any], path: tuple[str | int, ...], root: Any, data: A
     if fault == "missing":
         field = owner.model_fields.get(str(path[-1])) if owner else None
         what = f" ({field.description.rstrip('.')})" if field and field.description else ""
-        return f"missing{what}; write {_key(path)}=..."
+        return f"missing{what}; write {dotted(path)}=..."
     if fault in ("literal_error", "enum"):
         return _one_of(given, re.findall("'([^']*)'", str(context.get("expected"))) or [str(context.get("expected"))])
     if fault == "union_tag_invalid":
@@ -237,10 +233,10 @@ def _say(detail: dict[str, Any], path: tuple[str | int, ...], root: Any, data: A
     if fault == "value_error":
         return str(context.get("error", detail["msg"])).removeprefix("Value error, ")
     if fault in ("model_type", "dict_type", "model_attributes_type"):
-        return f"should be `key: value` lines, got {_short(given)}"
+        return f"should be `key: value` lines, got {short(given)}"
     says = detail["msg"].removeprefix("Input ")
     says = re.sub(", unable to parse string as an? .*|, got a number with a fractional part", "", says)
-    return f"{says[:1].lower()}{says[1:]}, got {_short(given)}"
+    return f"{says[:1].lower()}{says[1:]}, got {short(given)}"
 
 
 def _no_such_key(path: tuple[str | int, ...], owner: type[BaseModel] | None, value: Any, root: Any, data: Any) -> str:
@@ -255,7 +251,7 @@ def _no_such_key(path: tuple[str | int, ...], owner: type[BaseModel] | None, val
     near += [found for found in (*below, *around) if found[-1] == wrong]
     near += [(*above, name) for name in get_close_matches(wrong, names, n=1)]
     if near:
-        return f"no such key. Did you mean {_key(near[0])}?"
+        return f"no such key. Did you mean {dotted(near[0])}?"
     if kind is None:
         return f"no such key; there are {', '.join(names)}"
     return f"no such key; {kind} has {', '.join(name for name in names if name != 'kind') or 'no settings'}"
@@ -264,7 +260,7 @@ def _no_such_key(path: tuple[str | int, ...], owner: type[BaseModel] | None, val
 def _one_of(given: Any, allowed: list[str], what: str = "") -> str:
     near = get_close_matches(str(given), allowed, n=1)
     hint = f". Did you mean {near[0]}?" if near else ""
-    return f"{what}should be {either(allowed)}, got {_short(given)}{hint}"
+    return f"{what}should be {either(allowed)}, got {short(given)}{hint}"
 
 
 def either(words: Sequence[str]) -> str:
@@ -343,117 +339,3 @@ def _item(data: Any, step: str | int) -> Any:
     if isinstance(data, dict):
         return data.get(step)
     return data[step] if isinstance(data, list) and isinstance(step, int) and step < len(data) else None
-
-
-def _key(path: Sequence[str | int]) -> str:
-    # Control characters in a file must not reach the terminal.
-    return ".".join(str(step) if str(step).isprintable() else repr(step) for step in path)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's plain values, keys that are words, and no key twice."""
-
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
-    depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        self.depth += 1
-        if self.depth > DEEPEST:
-            raise ValueError(TOO_DEEP)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-    def construct_whole(self, node: yaml.ScalarNode) -> int:
-        text = str(self.construct_scalar(node))
-        return int(text, 0) if text.startswith(("0x", "0o")) else int(text.replace("_", ""))
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            text = _key((key_node.value,)) if isinstance(key_node, yaml.ScalarNode) else "that is a list or a mapping"
-            fault = None
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                # Merges of merges make a short file take forever, as aliases of aliases do.
-                fault = "<< is not supported; write the keys out"
-            elif key_node.tag != "tag:yaml.org,2002:str":
-                fault = f"the key {text} is no word"
-            elif key_node.value in seen:
-                fault = f"the key {text} is there twice"
-            if fault:
-                raise yaml.MarkedYAMLError(problem=fault, problem_mark=key_node.start_mark)
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Block mappings, lists on one line; a text that either version of YAML would read as something else is quoted."""
-
-    def represent_list(self, data: Iterable[Any]) -> yaml.SequenceNode:
-        flow = not any(isinstance(value, (dict, list)) for value in data)
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flow)
-
-    def represent_str(self, data: str) -> yaml.ScalarNode:
-        # Left to itself, PyYAML writes some line breaks of Unicode in a way that reads back as spaces.
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style=None if data.isprintable() else '"')
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-_PLAIN = (
-    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("int", r"[-+]?[0-9][0-9_]*|0x[0-9a-fA-F]+|0o[0-7]+", "-+0123456789"),
-    (
-        "float",
-        r"[-+]?(\.[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-        "-+.0123456789",
-    ),
-)
-for _name, _pattern, _first in _PLAIN:
-    for _class in (_Loader, _Dumper):
-        _class.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(f"^(?:{_pattern})$"), list(_first))
-_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("^<<$"), ["<"])
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_whole)
-_Dumper.add_representer(list, _Dumper.represent_list)
-_Dumper.add_representer(str, _Dumper.represent_str)
-
-
-def parse(text: str) -> Any:
-    """The value of a YAML text, made of dicts, lists, texts, numbers, booleans and None."""
-    try:
-        data = _Loader(text).get_single_data()
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"line {mark.line + 1}: " if mark else ""
-        raise ValueError(f"{where}{error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"no YAML: {str(error).splitlines()[0]}") from None
-    _check(data)
-    return data
-
-
-def _check(data: Any) -> None:
-    waiting, seen = [(data, 0)], 0
-    while waiting:
-        value, depth = waiting.pop()
-        seen += 1
-        if depth > DEEPEST:
-            raise ValueError(TOO_DEEP)
-        if seen > MOST_VALUES:
-            raise ValueError(f"more than {MOST_VALUES:,} values; a config is a small YAML file")
-        if not isinstance(value, (dict, list, str, int, float, NoneType)):
-            raise ValueError(f"{_short(value)} is a {type(value).__name__}, which no config has")
-        below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        waiting.extend((item, depth + 1) for item in below)
-
-
-def to_yaml(data: Any) -> str:
-    """What `parse` reads back as the same."""
-    return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, Literal, Self, get_args
 
 from ropewalk.amounts import brief
+from ropewalk.plan_text import layer_lines, plan_text
 from ropewalk.scaling import Scaling, find, ladder, ladder32, turns
 from ropewalk.scaling.base import refuse_unknown
 
@@ -52,6 +53,8 @@ class LayerPlan:
     """Widths of the ladders of frequencies, one after the other; a single one unless each axis has its own."""
     window: int | None = None
     """Tokens a query sees, itself among them; None: all."""
+    keep_first: int = 0
+    """First tokens of each document that stay visible past the window."""
     sources: Sources = ()
 
     def __post_init__(self) -> None:
@@ -68,9 +71,11 @@ class LayerPlan:
                 raise ValueError(f"{name} {gain!r} is not finite and positive; 1 leaves scores as they are")
         if self.window is not None and self.window < 1:
             raise ValueError(f"window {self.window} sees nothing; a query sees itself with 1, all with None")
+        if self.keep_first < 0 or (self.keep_first and self.window is None):
+            raise ValueError(f"keep_first {self.keep_first} keeps tokens past a window; give window, and 0 or more")
 
     def __repr__(self) -> str:
-        return f"LayerPlan({'  '.join(_lines(self))})"
+        return f"LayerPlan({'  '.join(layer_lines(self))})"
 
     @property
     def length_dependent(self) -> bool:
@@ -106,11 +111,12 @@ class LayerPlan:
             "layout": self.layout,
             "widths": [self.rotary_width, self.head_width],
             "window": self.window,
+            **({"keep_first": self.keep_first} if self.keep_first else {}),
         }
 
 
 def rope_layer(
-    base: float,
+    base: float | None,
     width: int,
     scaling: Scaling | None = None,
     arithmetic: Arithmetic = "exact",
@@ -119,21 +125,25 @@ def rope_layer(
     head_width: int | None = None,
     ladders: tuple[int, ...] = (),
     window: int | None = None,
+    own: Sequence[Decimal] | None = None,
     kind: str = "rope",
     settings: str = "{}",
     sources: Sources = (),
 ) -> LayerPlan:
     """A layer that rotates `width` features of each head. `arithmetic="float32"` reproduces transformers' frequencies
-    bit for bit and needs torch; `ladders` are given where each axis has frequencies of its own."""
+    bit for bit and needs torch; `ladders` are given where each axis has frequencies of its own. own: the frequencies,
+    where they come from no base."""
     ladders = tuple(ladders) or (width,)
     if sum(ladders) != width:
         raise ValueError(f"ladders {ladders} add up to {sum(ladders)}, the rotary width is {width}; make them equal")
     if head_width is not None and head_width < width:
         raise ValueError(f"rotary width {width} is wider than the head, {head_width}; rotate at most the whole head")
+    if (base is None) == (own is None):
+        raise ValueError("frequencies come from a base or are one's own; give one of them")
     return LayerPlan(
         kind=kind,
         settings=settings,
-        base=float(base),
+        base=None if base is None else float(base),
         scaling=scaling,
         arithmetic=arithmetic,
         rotary_gain=1.0 if scaling is None else scaling.rotary_gain,
@@ -144,21 +154,22 @@ def rope_layer(
         ladders=ladders,
         window=window,
         sources=tuple(sources),
-        **_numbers(base, ladders, scaling, arithmetic),
+        **(_numbers(base, ladders, scaling, arithmetic) if base is not None else _fixed(own or ())),
     )
 
 
-def _numbers(
-    base: float, ladders: tuple[int, ...], scaling: Scaling | None, arithmetic: Arithmetic
-) -> dict[str, tuple[Any, ...]]:
+def _fixed(omegas: Sequence[Decimal | float]) -> dict[str, Any]:
+    return {"frequencies": tuple(float(omega) for omega in omegas), "turns": turns(omegas)}
+
+
+def _numbers(base: float, ladders: tuple[int, ...], scaling: Scaling | None, arithmetic: Arithmetic) -> dict[str, Any]:
     if scaling is not None and scaling.length_dependent and getattr(scaling, "length", None) is None:
         return {"frequencies": (), "turns": ()}
     if arithmetic == "float32":
         one = ladder32 if scaling is None else scaling.frequencies32
     else:
         one = ladder if scaling is None else scaling.frequencies
-    omegas = [omega for width in ladders for omega in one(base, width)]
-    return {"frequencies": tuple(float(omega) for omega in omegas), "turns": turns(omegas)}
+    return _fixed([omega for width in ladders for omega in one(base, width)])
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -166,6 +177,8 @@ class Plan:
     """A model's layers, and the four lengths that are often taken for one another."""
 
     layers: tuple[LayerPlan, ...]
+    cross: LayerPlan | None = None
+    """Of the attention to another text; None: it knows no positions."""
     trained: int | None = None
     """The longest text it was trained on, before any extension, where that is known: a scaling names it."""
     stated: int | None = None
@@ -211,7 +224,10 @@ class Plan:
             if layer not in seen:
                 text = json.dumps(layer.identity, sort_keys=True, separators=(",", ":"))
                 seen[layer] = hashlib.sha256(text.encode()).hexdigest()
-        return hashlib.sha256("\n".join(seen[layer] for layer in self.layers).encode()).hexdigest()
+        parts = [seen[layer] for layer in self.layers]
+        if self.cross is not None:
+            parts.append(json.dumps({"cross": self.cross.identity}, sort_keys=True, separators=(",", ":")))
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def groups(self) -> dict[LayerPlan, list[int]]:
         """Each different layer with the numbers of the layers that are like it."""
@@ -226,6 +242,7 @@ class Plan:
             "fingerprint": self.fingerprint if self.resolved else None,
             **{name: getattr(self, name) for name in ("trained", "stated", "extended", "table", "length")},
             "sources": dict(self.sources),
+            **({} if self.cross is None else {"cross": _layer_to_dict(self.cross)}),
             "layers": [{"numbers": numbers, **_layer_to_dict(layer)} for layer, numbers in self.groups().items()],
         }
 
@@ -245,7 +262,8 @@ class Plan:
             raise ValueError(f"plan: layers {sorted(numbered)} leave gaps; describe 0 to {len(numbered) - 1}")
         lengths = {name: data.get(name) for name in ("trained", "stated", "extended", "table", "length")}
         sources = tuple(data.get("sources", {}).items())
-        plan = cls(layers=tuple(numbered[n] for n in sorted(numbered)), sources=sources, **lengths)
+        cross = None if data.get("cross") is None else _layer_from_dict(data["cross"])
+        plan = cls(layers=tuple(numbered[n] for n in sorted(numbered)), cross=cross, sources=sources, **lengths)
         stated = data.get("fingerprint")
         if stated is not None and stated != plan.fingerprint:
             raise ValueError(f"plan: its numbers do not give the fingerprint {stated} it states; resolve it again")
@@ -255,21 +273,8 @@ class Plan:
         return brief(str(self))
 
     def __str__(self) -> str:
-        count = len(self.layers)
-        said = [f"{count} layer{'s' * (count != 1)}"]
-        for name, source in (
-            (name, dict(self.sources).get(name)) for name in ("trained", "extended", "table", "length")
-        ):
-            if (value := getattr(self, name)) is not None:
-                said.append(f"{name} {value:,}{_from(source)}")
-        places = {layer: _spans(numbers) for layer, numbers in self.groups().items()}
-        wide = max(map(len, places.values()), default=0)
-        lines = [", ".join(said)]
-        for layer, place in places.items():
-            first, *more = _lines(layer)
-            lines.append(f"layer{'s' * (count != 1)} {place:<{wide}}  {first}")
-            lines += [f"{'':{wide + 6 + (count != 1)}}  {line}" for line in more]
-        return "\n".join(lines)
+        lengths = {name: getattr(self, name) for name in ("trained", "extended", "table", "length")}
+        return plan_text(lengths, dict(self.sources), self.groups(), self.cross)
 
 
 def _canonical(settings: str) -> str:
@@ -291,6 +296,8 @@ def _layer_to_dict(layer: LayerPlan) -> dict[str, Any]:
     data["turns"] = [str(turn) for turn in layer.turns]
     data["ladders"] = list(layer.ladders)
     data["sources"] = dict(layer.sources)
+    if not layer.keep_first:
+        del data["keep_first"]
     return data
 
 
@@ -305,64 +312,3 @@ def _layer_from_dict(data: Mapping[str, Any]) -> LayerPlan:
     values["ladders"] = tuple(values.get("ladders", ()))
     values["sources"] = tuple(values.get("sources", {}).items())
     return LayerPlan(**values)
-
-
-def _lines(layer: LayerPlan) -> list[str]:
-    """What a reader needs of one layer, in at most two lines."""
-    sources = dict(layer.sources)
-    first = [" ".join(filter(None, [_kind(layer), layer.layout, _width(layer)]))]
-    if layer.base is not None:
-        first.append(f"base {layer.base:,.10g}{_from(sources.get('base'))}")
-    elif layer.settings != "{}":
-        first.append(_settings(layer.settings))
-    if layer.window is not None:
-        first.append(f"window {layer.window:,}{_from(sources.get('window'))}")
-    second = []
-    if layer.scaling is not None:
-        second.append(f"{layer.scaling}{_from(sources.get('scaling') or sources.get('factor'))}")
-    if layer.rotary_gain != 1:
-        second.append(f"gain {layer.rotary_gain:.5g}{_from(sources.get('rotary_gain'))}")
-    if layer.logit_gain != 1:
-        second.append(f"gain on scores {layer.logit_gain:.5g}{_from(sources.get('logit_gain'))}")
-    if layer.arithmetic == "float32":
-        second.append("in float32")
-    if not layer.resolved:
-        second.append("not resolved: for_length(limit)")
-    return ["  ".join(filter(None, part)) for part in (first, second) if part]
-
-
-def _kind(layer: LayerPlan) -> str:
-    """A chain that turns is named by its parts: what stands beside it is the rotation, not the settings."""
-    parts = json.loads(layer.settings).get("parts") if layer.kind == "chain" and layer.base is not None else None
-    return layer.kind if parts is None else " + ".join(part["kind"] for part in parts)
-
-
-def _width(layer: LayerPlan) -> str:
-    if layer.rotary_width is None:
-        return ""
-    return f"{layer.rotary_width}" if layer.head_width is None else f"{layer.rotary_width}/{layer.head_width}"
-
-
-def _settings(text: str, most: int = 60) -> str:
-    given = json.loads(text)
-    said = ", ".join(f"{key} {value}" for key, value in given.items() if key != "kind" and value is not None)
-    return said if len(said) <= most else said[: most - 3].rstrip(", ") + "..."
-
-
-def _from(source: str | None) -> str:
-    return "" if source in (None, "default") else f" [{source}]"
-
-
-def _spans(numbers: list[int], most: int = 4) -> str:
-    """0-4,6-10 for runs; 5,11..29 for an even step; past `most` runs the first two and how many layers in all."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    steps = {after - before for before, after in pairwise(numbers)}
-    if len(runs) > 2 and len(steps) == 1:
-        return f"{numbers[0]},{numbers[1]}..{numbers[-1]}"
-    said = [f"{first}-{last}" if last > first else f"{first}" for first, last in runs]
-    return ",".join(said) if len(said) <= most else f"{','.join(said[:2])}.. ({len(numbers)})"

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from ropewalk.traced import watched
+from ropewalk.torch_private import assert_in_graph, can_assert, watched, writes
 
 PAD = -1
 """The segment of a place without a token."""
@@ -82,7 +82,9 @@ class Positions(NamedTuple):
     def know(self, *, plain: bool = False, whole: Positions | None = None) -> Positions:
         """The same positions, with what the host knows of them and no kernel has to find out. Whatever is taken out of
         them, joined to them or edited is other tensors, of which nothing is known."""
-        return Positions(*self[:4], None if _uncounted(self) else Known(self, plain, whole))
+        versions = None if torch.compiler.is_compiling() else writes(*self[:3])
+        countable = versions is not None or torch.compiler.is_compiling()
+        return Positions(*self[:4], Known(self, versions, plain, whole) if countable else None)
 
     @property
     def is_plain(self) -> bool:
@@ -103,27 +105,15 @@ class Known:
 
     __slots__ = ("index", "order", "plain", "segment", "versions", "whole")
 
-    def __init__(self, at: Positions, plain: bool, whole: Positions | None) -> None:
+    def __init__(self, at: Positions, versions: list[int] | None, plain: bool, whole: Positions | None) -> None:
         self.index, self.order, self.segment = at.index, at.order, at.segment
-        self.plain, self.whole = plain, whole
-        self.versions = _versions(at)
+        self.versions, self.plain, self.whole = versions, plain, whole
 
     def speaks_of(self, at: Positions) -> bool:
         if self.index is not at.index or self.order is not at.order or self.segment is not at.segment:
             return False
         # A compiler cannot see earlier writes; there `assert_known` looks at the numbers.
-        return torch.compiler.is_compiling() or self.versions == _versions(at)
-
-
-def _versions(at: Positions) -> tuple[int, int, int] | None:
-    """How often each tensor has been written to."""
-    return None if torch.compiler.is_compiling() else (at.index._version, at.order._version, at.segment._version)
-
-
-def _uncounted(at: Positions) -> bool:
-    """Tensors made in inference mode do not count the writes to them, so nothing can be known of them."""
-    parts = (at.index, at.order, at.segment)
-    return not torch.compiler.is_compiling() and any(part.is_inference() for part in parts)
+        return can_assert() if torch.compiler.is_compiling() else self.versions == writes(*at[:3])
 
 
 def _counting_writes() -> AbstractContextManager[object]:
@@ -132,10 +122,10 @@ def _counting_writes() -> AbstractContextManager[object]:
 
 def assert_known(at: Positions) -> None:
     """In a compiled graph: stops the run where positions that were called plain have been written to since."""
-    if at.is_plain and torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+    if torch.compiler.is_compiling() and at.is_plain and not torch.compiler.is_exporting():
         one_document = (at.segment == at.segment[:, :1]) & (at.segment != PAD)
         plain = one_document.all() & (at.order.diff(dim=1) > 0).all()
-        torch._assert_async(plain, "plain positions were edited in place; make new ones: at._replace(segment=...)")
+        assert_in_graph(plain, "plain positions were edited in place; make new ones: at._replace(segment=...)")
 
 
 Places: TypeAlias = Positions | Tensor | Sequence[int] | Sequence[Sequence[int]]

@@ -6,6 +6,7 @@ mistake as a config file's is answered: one line a mistake, with what to write. 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -40,3 +41,13 @@ class Settings(Answering):
     """Base of all configs. A variant has `kind: Literal["..."] = "..."`; fields are described by their docstrings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    def __repr_name__(self) -> str:
+        return type(self).__qualname__
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The kind and what is not a default: the rest would fill a screen and says nothing of this config."""
+        chosen = self.model_dump(exclude_defaults=True).keys() | {"kind"}
+        return ((name, value) for name, value in super().__repr_args__() if name in chosen)
+
+    __str__ = BaseModel.__repr__

@@ -42,3 +42,13 @@ def started(pid: int) -> int | str | None:
     except OSError:
         return None
     return None if after[0] in "ZX" else int(after[19])
+
+
+def tell(text: str) -> None:
+    """A line on stderr. A terminal or a pipe that has gone is no reason for a long run to end."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Rule, attend
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import RoPE, Signal, Sinusoidal
 from ropewalk.nn import MLP, Dropout, Residual, norm
 from tests.articles import formulas
@@ -24,7 +24,7 @@ def nowhere(queries: int, keys: int | None = None) -> Signal:
 
 def mixed(q: Tensor, k: Tensor, v: Tensor, rule: Rule = BOTH_WAYS) -> Tensor:
     """One head of attention without positions: (L, K), (S, K), (S, V) -> (L, V)."""
-    return attend(q[None, None], k[None, None], v[None, None], nowhere(len(q), len(k)), rule)[0, 0]
+    return attend(q[None, None], k[None, None], v[None, None], Score(nowhere(len(q), len(k)), rule))[0, 0]
 
 
 def turned(x: Tensor, at: Tensor, **settings: object) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropewalk.attention import attend
+from ropewalk.attention import Score, attend
 from tests.articles import formulas
 from tests.articles.ours import BOTH_WAYS, nowhere
 from tests.closeness import assert_close
@@ -21,7 +21,7 @@ def probabilities(scores: Tensor) -> Tensor:
     """Our attention as a bare softmax of (S,) scores: keys and values are unit vectors, so that q.k_j is score j."""
     S = len(scores)
     unit = torch.eye(S, dtype=scores.dtype)[None, None]
-    return attend(scores[None, None, None], unit, unit, nowhere(1, S), BOTH_WAYS, scale=1.0)[0, 0, 0]
+    return attend(scores[None, None, None], unit, unit, Score(nowhere(1, S), BOTH_WAYS, scale=1.0))[0, 0, 0]
 
 
 def softmax_jacobian(scores: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def softmax_jacobian(scores: Tensor) -> Tensor:
 def test_attention_is_a_mean_of_the_values_weighted_by_a_softmax_of_scaled_dot_products() -> None:
     """attention, section 2: softmax(Q K^T / sqrt(d)) V, where d is the width of the queries and keys."""
     q, k, v = (torch.randn(1, 1, length, width, dtype=torch.float64) for length, width in [(4, 6), (5, 6), (5, 3)])
-    got = attend(q, k, v, nowhere(4, 5), BOTH_WAYS)
+    got = attend(q, k, v, Score(nowhere(4, 5), BOTH_WAYS))
     assert_close("attention", formulas.attention(q[0, 0], k[0, 0], v[0, 0], 6**-0.5)[None, None], got, 1e-14)
 
 
@@ -44,7 +44,7 @@ def test_attention_multi_head_is_the_heads_computed_apart_and_joined(heads: int)
     wq, wk, wv, wo = torch.randn(4, D, D, dtype=torch.float64)
     apart = [formulas.attention(*(x @ w[:, h * K : (h + 1) * K] for w in (wq, wk, wv)), K**-0.5) for h in range(heads)]
     q, k, v = ((x @ w).view(1, L, heads, K).transpose(1, 2) for w in (wq, wk, wv))
-    got = attend(q, k, v, nowhere(L), BOTH_WAYS).transpose(1, 2).reshape(L, D) @ wo
+    got = attend(q, k, v, Score(nowhere(L), BOTH_WAYS)).transpose(1, 2).reshape(L, D) @ wo
     assert_close("heads", torch.cat(apart, dim=-1) @ wo, got, 1e-12)
 
 
@@ -59,7 +59,9 @@ def test_attention_variance_of_a_dot_product_is_its_width_exactly(width: int) ->
     keys = torch.cat([torch.zeros(1, width, dtype=torch.float64), signs])[None, None]
     unit = torch.eye(len(signs) + 1, dtype=torch.float64)[None, None]
     for scale, variance in ((1.0, width), (None, 1)):
-        weights = attend(signs[None, None], keys, unit, nowhere(len(signs), len(signs) + 1), BOTH_WAYS, scale=scale)
+        weights = attend(
+            signs[None, None], keys, unit, Score(nowhere(len(signs), len(signs) + 1), BOTH_WAYS, scale=scale)
+        )
         scores = (weights[..., 1:] / weights[..., :1]).log().flatten().tolist()
         assert statistics.fmean(scores) == pytest.approx(0, abs=1e-12)
         assert statistics.pvariance(scores) == pytest.approx(variance, rel=1e-12)
@@ -75,7 +77,7 @@ def test_attention_division_by_sqrt_d_brings_the_scores_to_variance_one(width: i
     k = torch.randn(4000, 1, 2, width, dtype=torch.float64)
     unit = torch.eye(2, dtype=torch.float64).expand(4000, 1, 2, 2)
     for scale, variance in ((None, 1.0), (1.0, float(width))):
-        weights = attend(q, k, unit, nowhere(1, 2), BOTH_WAYS, scale=scale, backend="eager")
+        weights = attend(q, k, unit, Score(nowhere(1, 2), BOTH_WAYS, scale=scale), backend="eager")
         apart = (weights[..., 0] / weights[..., 1]).log()
         assert float(apart.var()) / 2 == pytest.approx(variance, rel=0.1)
         assert abs(float(apart.mean())) < 4 * math.sqrt(2 * variance / 4000)
@@ -117,5 +119,5 @@ def test_attention_costs_the_square_of_the_length() -> None:
     for length in (32, 64, 128):
         q = torch.randn(1, 2, length, 8)
         with FlopCounterMode(display=False) as counter:
-            attend(q, q, q, nowhere(length), BOTH_WAYS, backend="eager")
+            attend(q, q, q, Score(nowhere(length), BOTH_WAYS), backend="eager")
         assert counter.get_total_flops() == 2 * (2 * 2 * length**2 * 8)

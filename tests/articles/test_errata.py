@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import RoPE
 from ropewalk.phase import phase
 from ropewalk.scaling import Linear
@@ -228,7 +228,8 @@ def test_rope_code_mask() -> None:
     def causal(x: Tensor) -> Tensor:
         signal = RoPE(head_width=8).at(at)
         q, k, v = ((x @ w).unflatten(-1, (2, 8)).transpose(1, 2) for w in joint.split(16, dim=-1))
-        return attend(*prepare(q, k, signal), v, signal, Rule(causal=True)).transpose(1, 2).flatten(-2)
+        q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
+        return attend(q, k, v, Score(signal, Rule())).transpose(1, 2).flatten(-2)
 
     assert torch.equal(causal(x)[:, :-1], causal(later)[:, :-1])
     q, k, v = (part[0, :, :8].double() for part in (x @ joint).split(16, dim=-1))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ropewalk.attention import attend
+from ropewalk.attention import Score, attend
 from ropewalk.encodings import T5, build
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.nn import MLP, deepnorm, norm
@@ -185,7 +185,7 @@ def test_blocks_section_1_4_t5() -> None:
 
     unit = torch.eye(L, dtype=torch.float64)[None, None]
     q, k = (x @ wq)[None, None], (x @ wk)[None, None]
-    ours = attend(q, k, unit, t5.at(torch.arange(L)), BOTH_WAYS, scale=1.0)[0, 0]
+    ours = attend(q, k, unit, Score(t5.at(torch.arange(L)), BOTH_WAYS, scale=1.0))[0, 0]
     assert_close("right", weights(1, 1.0), ours, 1e-6)
     assert float((weights(-1, 1.0) - ours).abs().max()) > 0.1
     assert float((weights(1, 4**-0.5) - ours).abs().max()) > 0.1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import RoPE, Sinusoidal, build
 from tests.articles import formulas
 from tests.articles.ours import score, turned
@@ -36,7 +36,8 @@ def test_rope_the_program_attends_as_ours_does() -> None:
     x, joint, out, at = torch.rand(3, 5, 16), torch.randn(16, 48), torch.randn(16, 16), torch.arange(5)
     signal = RoPE(head_width=8).at(at)
     q, k, v = ((x @ w).unflatten(-1, (2, 8)).transpose(1, 2) for w in joint.split(16, dim=-1))
-    ours = attend(*prepare(q, k, signal), v, signal, Rule(causal=False)).transpose(1, 2).flatten(-2) @ out
+    q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
+    ours = attend(q, k, v, Score(signal, Rule(causal=False))).transpose(1, 2).flatten(-2) @ out
     assert_close("layer", formulas.printed_attention(x, at, joint, out, heads=2), ours, 1e-4)
 
 
@@ -135,10 +136,11 @@ def second_layer(kind: str) -> tuple[Tensor, Tensor, Tensor]:
     settings = {"layout": "pairs", "precision": "float64"} if kind == "rope" else {}
     signal = build({"kind": kind, **settings}, width=16, heads=1, head_width=16).at(torch.arange(6))
     x = signal.embed(torch.randn(1, 6, 16, dtype=torch.float64))[None]
-    x = attend(torch.zeros_like(x), torch.zeros_like(x), x, signal, Rule(causal=False))
+    x = attend(torch.zeros_like(x), torch.zeros_like(x), x, Score(signal, Rule(causal=False)))
     q, k = x @ torch.randn(16, 16, dtype=torch.float64), x @ torch.randn(16, 16, dtype=torch.float64)
     unit = torch.eye(6, dtype=torch.float64)[None, None]
-    return attend(*prepare(q, k, signal), unit, signal, Rule(causal=False))[0, 0], q[0, 0, 0], k[0, 0, 0]
+    turned = signal.rotate(q, "query"), signal.rotate(k, "key")
+    return attend(*turned, unit, Score(signal, Rule(causal=False)))[0, 0], q[0, 0, 0], k[0, 0, 0]
 
 
 def test_rope_enters_every_layer_where_x_plus_p_enters_once() -> None:

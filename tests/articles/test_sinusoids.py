@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import Sinusoidal, build
 from tests.articles import formulas
 from tests.articles.ours import table, wavelengths
@@ -113,7 +113,9 @@ def test_sinusoids_a_score_is_four_terms() -> None:
     embedded = signal.embed(x[None])
     q, k = embedded @ wq, embedded @ wk
     unit = torch.eye(6, dtype=torch.float64)[None, None]
-    got = attend(q[None], k[None], unit, signal, Rule(causal=False))  # values of unit vectors: the weights themselves
+    got = attend(
+        q[None], k[None], unit, Score(signal, Rule(causal=False))
+    )  # values of unit vectors: the weights themselves
     assert_close("weights", [[want]], got, 1e-6)
 
 

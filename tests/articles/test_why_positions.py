@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import Encoding, Learned, RoPE, Scalar, build
 from ropewalk.models import Transformer, TransformerConfig
 from tests.articles import formulas
@@ -33,8 +33,8 @@ def layer(x: Tensor, encoding: Encoding, rule: Rule, number: int = 0) -> Tensor:
     signal = encoding.at(positions.plain(x.shape[1]))
     x = signal.embed(x) if number == 0 else x
     q, k, v = ((x @ w).unflatten(-1, (HEADS, HEAD_WIDTH)).transpose(1, 2) for w in weights)
-    q, k = prepare(q, k, signal)
-    return x + attend(q, k, v, signal, rule).transpose(1, 2).flatten(-2)
+    q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
+    return x + attend(q, k, v, Score(signal, rule)).transpose(1, 2).flatten(-2)
 
 
 def both(encoding: Encoding, rule: Rule, layers: int = 1) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def test_why_positions_a_dot_product_is_the_same_however_far_apart_the_vectors_a
     for kind, found in scores.items():
         for apart in (1, 2, 50, 3000):
             at = build(kind, head_width=HEAD_WIDTH).at(torch.tensor([3000]), torch.tensor([3000 - apart]))
-            turned_q, turned_k = prepare(q, k, at)
+            turned_q, turned_k = at.rotate(q, "query"), at.rotate(k, "key")
             found.append(float((turned_q * turned_k).sum()))
     plain = formulas.dot(q.flatten().tolist(), k.flatten().tolist())
     assert scores["none"] == pytest.approx([plain] * 4, abs=1e-5)
@@ -156,6 +156,5 @@ def test_rope_positions_enter_by_changing_x_or_by_changing_attention() -> None:
         assert bool(encoding.sites & {"rotate", "bias"}) is not changes_x
     zero = torch.zeros(1, 1, 5, 8)  # queries and keys of zeros score 0 at any rotation: what is left is the values
     mean = x.mean(1).expand(1, 1, 5, 8)
-    assert_close(
-        "values", mean, attend(zero, zero, x[None], RoPE(head_width=8).at(torch.arange(5)), Rule(causal=False)), 1e-6
-    )
+    score = Score(RoPE(head_width=8).at(torch.arange(5)), Rule(causal=False))
+    assert_close("values", mean, attend(zero, zero, x[None], score), 1e-6)

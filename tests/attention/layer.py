@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ropewalk.attention import LayerCache, Rule, attend, prepare
+from ropewalk.attention import LayerCache, Rule, Score, attend
 from ropewalk.encodings import Encoding
 from ropewalk.positions import Positions
 from tests.encodings.rows import HEAD_WIDTH, HEADS, KEY_HEADS, WIDTH, Row
@@ -41,11 +41,13 @@ class Layer:
     def __call__(self, x: Tensor, at: Positions, cache: LayerCache | None = None, **options: Any) -> Tensor:
         signal = self.encoding.at(at)
         q, k, v = self.project(signal.embed(x))
-        q, k = prepare(q, k, signal)
+        q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
         if cache is not None:
             k, v, keys = cache.append(k, v, at)
-            signal = signal.against(keys)
-        return attend(q, k, v, signal, self.rule, **{**self.options, **options})
+            signal = signal.with_keys(keys)
+        options = {**self.options, **options}
+        how = {name: options.pop(name) for name in ("backend", "strict") if name in options}
+        return attend(q, k, v, Score(signal, self.rule, **options), **how)
 
     def cache(self, batch: int, capacity: int, limit: int) -> LayerCache:
         return LayerCache(batch, capacity, KEY_HEADS, HEAD_WIDTH, limit=limit, rule=self.rule, dtype=self.dtype)

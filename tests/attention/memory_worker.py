@@ -9,7 +9,7 @@ import time
 import torch
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Rule, attend
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.positions import Positions
 
 
@@ -22,10 +22,10 @@ def main(kind: str, length: int) -> None:
     encoding = encodings.build(kind, heads=8)
     q, k, v = (torch.randn(1, 8, length, 64, requires_grad=True) for _ in range(3))
     at = positions.plain(length, limit=length)
-    attend(q[:, :, :64], k[:, :, :64], v[:, :, :64], encoding.at(at.take(slice(0, 64))), Rule()).sum().backward()
+    attend(q[:, :, :64], k[:, :, :64], v[:, :, :64], Score(encoding.at(at.take(slice(0, 64))), Rule())).sum().backward()
     q.grad = k.grad = v.grad = None
     before, began = peak(), time.perf_counter()
-    out = attend(q, k, v, encoding.at(at), Rule())
+    out = attend(q, k, v, Score(encoding.at(at), Rule()))
     middle = time.perf_counter()
     out.square().sum().backward()
     ended = time.perf_counter()
@@ -39,7 +39,7 @@ def check_last_rows(encoding: encodings.Encoding, q, k, v, at: Positions, out: t
     last = slice(-8, None)
     with torch.no_grad():
         signal = encoding.at(at.take(last), at)
-        want = attend(q[:, :, last], k, v, signal, Rule(), backend="eager")
+        want = attend(q[:, :, last], k, v, Score(signal, Rule()), backend="eager")
     assert (want - out[:, :, last]).abs().max() <= 2e-6
     assert all(torch.isfinite(x.grad).all() for x in (q, k, v))
 

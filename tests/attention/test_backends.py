@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.attention import flex_attention
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Rule, attend, choose
+from ropewalk.attention import Rule, Score, attend, choose
 from ropewalk.encodings import ALiBi, NoPE, RoPE, Signal
 from ropewalk.positions import PAD, Positions
 from tests.closeness import assert_close
@@ -93,8 +93,8 @@ def test_every_option_against_scalar_python(case: str, kind: str, rule: Rule) ->
     signal = encodings.build(kind, heads=4, head_width=8).at(positions.packed([[5, 3], [9]], width=9, limit=16))
     told = {"scale": 8**-0.5, "soft_cap": None, "sink": None, **options}
     want = scalar_attention(q, k, v, signal, rule, **told)
-    for backend in ("eager", "tiled", "flex", "sdpa"):
-        got = attend(q, k, v, signal, rule, backend=backend, **options)
+    for backend in ("eager", "tiled", "flex", "sdpa", "documents"):
+        got = attend(q, k, v, Score(signal, rule, **options), backend=backend)
         assert_close(f"{case} {kind} {backend}", want, got, 3e-6)
 
 
@@ -105,7 +105,7 @@ def test_gradients_of_sink_and_soft_cap_agree() -> None:
         q, k, v = (torch.randn(2, heads, 40, 16, requires_grad=True) for heads in (4, 2, 2))
         sink = nn.Parameter(torch.randn(4))
         signal = ALiBi(heads=4).at(positions.padded([40, 11], limit=64))
-        out = attend(q, k, v, signal, Rule(window=9), soft_cap=2.0, sink=sink, backend=backend)
+        out = attend(q, k, v, Score(signal, Rule(window=9), soft_cap=2.0, sink=sink), backend=backend)
         (out * torch.randn_like(out)).sum().backward()
         found[backend] = [out.detach(), q.grad, k.grad, v.grad, sink.grad]
     for want, got in zip(*found.values(), strict=True):
@@ -119,9 +119,9 @@ def test_logit_gain_multiplies_every_score() -> None:
     assert rope.logit_gain == pytest.approx((0.1 * math.log(16) + 1) ** 2, rel=1e-12)
     q, k, v = torch.randn(3, 1, 2, 6, 8)
     signal = rope.at(torch.arange(1000, 1006), limit=8192)
-    want = attend(q, k, v, signal, Rule(), scale=8**-0.5, backend="eager")
+    want = attend(q, k, v, Score(signal, Rule(), scale=8**-0.5), backend="eager")
     plain = encodings.build("none").at(torch.arange(6))
-    got = attend(q, k, v, plain, Rule(), scale=8**-0.5 * (0.1 * math.log(16) + 1) ** 2, backend="eager")
+    got = attend(q, k, v, Score(plain, Rule(), scale=8**-0.5 * (0.1 * math.log(16) + 1) ** 2), backend="eager")
     assert_close("gain", want, got, 1e-6)
 
 
@@ -132,18 +132,18 @@ def shaped(L: int, H: int = 8, K: int = 64) -> tuple[Tensor, Tensor, Tensor]:
 def test_the_choice_says_why_and_how_much() -> None:
     small, large = torch.zeros(3, 1, 2, 64, 16), shaped(16_384)
     rope, alibi = RoPE(head_width=64), ALiBi(heads=8)
-    plain = choose(*small.unbind(0), RoPE(head_width=16).at(torch.arange(64)), Rule())
+    plain = choose(*small.unbind(0), Score(RoPE(head_width=16).at(torch.arange(64)), Rule()))
     assert (plain.backend, plain.memory, plain.reason) == ("sdpa", 0, "no mask needed")
-    masked = choose(*large, rope.at(torch.arange(16_384)), Rule(window=100))
+    masked = choose(*large, Score(rope.at(torch.arange(16_384)), Rule(window=100)))
     assert masked.backend == "tiled"
     assert "its mask would take 256 MiB" in str(masked)
-    biased = choose(*large, alibi.at(torch.arange(16_384)), Rule())
+    biased = choose(*large, Score(alibi.at(torch.arange(16_384)), Rule()))
     assert biased.backend == "tiled"
     assert "8,192 MiB" in biased.reason
     assert biased.memory < 2**28
-    capped = choose(*large, rope.at(torch.arange(16_384)), Rule(), soft_cap=30.0)
+    capped = choose(*large, Score(rope.at(torch.arange(16_384)), Rule(), soft_cap=30.0))
     assert (capped.backend, capped.reason) == ("tiled", "sdpa cannot: it has no soft cap")
-    asked = choose(*large, alibi.at(torch.arange(16_384)), Rule(), backend="sdpa")
+    asked = choose(*large, Score(alibi.at(torch.arange(16_384)), Rule()), backend="sdpa")
     assert asked.backend == "tiled"
     assert asked.reason.startswith("sdpa cannot: its mask")
 
@@ -152,13 +152,13 @@ def test_strict_raises_instead_of_another_backend() -> None:
     q, k, v = torch.zeros(3, 1, 2, 4, 16)
     signal = RoPE(head_width=16).at(torch.arange(4))
     with pytest.raises(ValueError, match="sdpa cannot do this: it has no soft cap"):
-        attend(q, k, v, signal, Rule(), soft_cap=5.0, backend="sdpa", strict=True)
+        attend(q, k, v, Score(signal, Rule(), soft_cap=5.0), backend="sdpa", strict=True)
     with pytest.raises(ValueError, match="flex cannot do this: it has no backward on CPU"):
-        attend(q.requires_grad_(), k, v, signal, Rule(), backend="flex", strict=True)
+        attend(q.requires_grad_(), k, v, Score(signal, Rule()), backend="flex", strict=True)
     with pytest.raises(ValueError, match=r"strict=True means one backend or an error.* write backend='sdpa'"):
-        attend(q, k, v, signal, Rule(), strict=True)
+        attend(q, k, v, Score(signal, Rule()), strict=True)
     with pytest.raises(ValueError, match="no backend 'flash'"):
-        attend(q, k, v, signal, Rule(), backend="flash")
+        attend(q, k, v, Score(signal, Rule()), backend="flash")
 
 
 @pytest.mark.parametrize(
@@ -172,16 +172,17 @@ def test_strict_raises_instead_of_another_backend() -> None:
 )
 def test_wrong_arguments_are_named(change: dict, said: str) -> None:
     q, k, v = torch.zeros(3, 1, 2, 4, 16)
-    given = {"q": q, "k": k, "v": v, "signal": RoPE(head_width=16).at(torch.arange(4)), "rule": Rule(), **change}
+    parts = {"q": q, "k": k, "v": v, "signal": RoPE(head_width=16).at(torch.arange(4)), "rule": Rule(), **change}
+    q, k, v = (parts.pop(name) for name in "qkv")
     with pytest.raises(ValueError, match=said):
-        attend(**given)
+        attend(q, k, v, Score(**parts))
 
 
 def test_a_one_way_encoding_is_refused_both_ways() -> None:
     q, k, v = torch.zeros(3, 1, 2, 4, 16)
     signal = encodings.build("xpos", head_width=16).at(torch.arange(4), limit=64)
     with pytest.raises(ValueError, match="keys up to the query only"):
-        attend(q, k, v, signal, Rule(causal=False))
+        attend(q, k, v, Score(signal, Rule(causal=False)))
 
 
 @pytest.mark.parametrize("window", [0, -3])
@@ -216,15 +217,14 @@ def test_equal_order_sees_both_ways() -> None:
 def test_compiled_flex_equals_eager(kind: str) -> None:
     """The path of a GPU, compiled here for the CPU: score function, rule and blocks inside one kernel."""
     from ropewalk.attention import flex
-    from ropewalk.attention.score import Score
 
     torch._dynamo.reset()
     torch.manual_seed(0)
     q, k, v = torch.randn(1, 4, 300, 64), torch.randn(1, 2, 300, 64), torch.randn(1, 2, 300, 64)
     with torch.no_grad():
         signal = encodings.build(kind, heads=4).at(positions.packed([[130, 150]], width=300, limit=512))
-        score = Score(signal=signal, rule=Rule(window=70), scale=0.125)
-        want = attend(q, k, v, signal, Rule(window=70), backend="eager")
+        score = Score(signal, Rule(window=70))
+        want = attend(q, k, v, score, backend="eager")
         assert_close(kind, want, flex.attend(q, k, v, score, compiled=True), 2e-6)
 
 
@@ -235,7 +235,7 @@ def test_t5_gradient_of_tiles_is_the_dense_one_at_512() -> None:
         torch.manual_seed(0)
         encoding = encodings.build("t5", heads=8).to(dtype)
         q, k, v, g = (torch.randn(1, 8, 512, 64).to(dtype).requires_grad_() for _ in range(4))
-        out = attend(q, k, v, encoding.at(positions.plain(512)), Rule(), backend=backend)
+        out = attend(q, k, v, Score(encoding.at(positions.plain(512)), Rule()), backend=backend)
         (out * g.detach()).sum().backward()
         found[backend] = [out.detach(), encoding.weight.grad, q.grad, k.grad, v.grad]
     for name, want, got in zip(("out", "table", "q", "k", "v"), *found.values(), strict=True):
@@ -266,9 +266,9 @@ def test_scores_stay_float32_under_autocast(kind: str, backend: str) -> None:
     q, k, v = (torch.randn(2, 4, 64, 16) * s for s in (4, 2, 1))
     given = [x.to(torch.bfloat16).requires_grad_() for x in (q, k, v)]
     exact = [x.detach().double().requires_grad_() for x in given]
-    want = attend(*exact, encoding.double().at(torch.arange(64)), Rule(), backend="eager")
+    want = attend(*exact, Score(encoding.double().at(torch.arange(64)), Rule()), backend="eager")
     with torch.autocast("cpu", torch.bfloat16):
-        got = attend(*given, encoding.float().at(torch.arange(64)), Rule(), backend=backend)
+        got = attend(*given, Score(encoding.float().at(torch.arange(64)), Rule()), backend=backend)
         # Values in, values out, in bfloat16: one rounding of the output and no more.
         assert_close(kind, want.to(torch.bfloat16), got, 2.0**-7 * want.abs().max().item())
         grads = torch.autograd.grad(got.sum(), given)
@@ -285,21 +285,21 @@ def test_positions_of_another_batch_are_refused(backend: str | None, rows: int) 
     q, k, v = torch.randn(3, 4, 2, 8, 16)
     at = positions.packed([[4, 4]] * rows)
     with pytest.raises(ValueError, match=f"positions for {rows} and {rows}"):
-        attend(q, k, v, encodings.build("none").at(at), Rule(), backend=backend)
+        attend(q, k, v, Score(encodings.build("none").at(at), Rule()), backend=backend)
 
 
 @pytest.mark.parametrize("backend", ["eager", "tiled"])
 def test_a_query_that_is_not_a_number_stays_so(backend: str) -> None:
     q, k, v = torch.randn(3, 1, 2, 4, 16)
     q[0, 1, 2, 5] = torch.nan
-    out = attend(q, k, v, NoPE().at(positions.plain(4)), Rule(), backend=backend, strict=True)
+    out = attend(q, k, v, Score(NoPE().at(positions.plain(4)), Rule()), backend=backend, strict=True)
     assert out.isnan().all(-1).nonzero().tolist() == [[0, 1, 2]]
     assert out.isnan().any(-1).sum() == 1
 
 
 def test_tiled_has_no_second_derivative_and_says_so() -> None:
     q, k, v = torch.randn(3, 1, 2, 4, 16, dtype=torch.float64).requires_grad_()
-    out = attend(q, k, v, NoPE().at(positions.plain(4)), Rule(), backend="tiled", strict=True)
+    out = attend(q, k, v, Score(NoPE().at(positions.plain(4)), Rule()), backend="tiled", strict=True)
     (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         first.sum().backward()

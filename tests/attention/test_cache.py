@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Cache, LayerCache, Rule, attend, prepare
+from ropewalk.attention import Cache, LayerCache, Rule, Score, attend
 from ropewalk.encodings import Encoding
+from ropewalk.nn import Attention
 from ropewalk.plan import Plan
 from ropewalk.positions import PAD, Positions
 from tests.attention.layer import Layer
 from tests.closeness import assert_close
-from tests.encodings.rows import HEAD_WIDTH, KEY_HEADS, LIMIT, ROWS, Row
+from tests.encodings.rows import HEAD_WIDTH, HEADS, KEY_HEADS, LIMIT, ROWS, Row
 
 MOVABLE = [row for row in ROWS if row.embed is None]
 
@@ -45,7 +46,7 @@ class Memory:
         index, keys, values = zip(*self.rows[row], strict=True)
         signal = self.layer.encoding.at(at, positions.of(torch.tensor(index), limit=at.limit))
         k, v = torch.stack(keys, dim=1)[None], torch.stack(values, dim=1)[None]
-        return attend(q, signal.rotate(k, "key"), v, signal, self.layer.rule, backend="eager")
+        return attend(q, signal.rotate(k, "key"), v, Score(signal, self.layer.rule), backend="eager")
 
     def keep(self, wanted) -> None:
         self.rows = [[entry for entry in row if wanted(entry[0])] for row in self.rows]
@@ -155,7 +156,7 @@ def test_cross_keys_are_stored_once() -> None:
     torch.manual_seed(0)
     k, v = torch.randn(2, 2, KEY_HEADS, 6, HEAD_WIDTH)
     at = positions.padded([6, 4], limit=8)
-    cross = LayerCache.of(k, v, at)
+    cross = LayerCache.holding(k, v, at)
     keys, values, where = cross.read()
     assert torch.equal(keys[0], k[0])
     assert torch.equal(values[1, :, :4], v[1, :, :4])
@@ -235,10 +236,11 @@ def test_keys_are_normalised_then_rotated() -> None:
     torch.manual_seed(0)
     norm = torch.nn.RMSNorm(HEAD_WIDTH)
     torch.nn.init.uniform_(norm.weight, 0.5, 2.0)
-    layer = Layer(Row("rope"))
-    signal = layer.encoding.at(torch.arange(5))
-    q, k, _ = layer.project(layer.tokens(1, 5))
-    got_q, got_k = prepare(q, k, signal, norm, norm)
+    attention = Attention(HEADS * HEAD_WIDTH, HEADS, qk_norm=lambda heads: norm)
+    x = torch.randn(1, 5, HEADS * HEAD_WIDTH)
+    signal = Row("rope").build().at(torch.arange(1000, 1005))
+    q, k, _ = attention.project(x, x)
+    got_q, got_k, _ = attention.rotated(x, x, signal)
     assert torch.equal(got_q, signal.rotate(norm(q), "query"))
     assert torch.equal(got_k, signal.rotate(norm(k), "key"))
     assert not torch.allclose(got_k, norm(signal.rotate(k, "key")), atol=1e-3)
@@ -373,4 +375,4 @@ def test_keys_of_another_dtype_are_refused_where_no_autocast_makes_them_equal() 
     assert cache.filled == 0
     with torch.autocast("cpu", torch.bfloat16):
         keys, values, seen = cache.append(k, k, at)
-        attend(k, keys, values, rope.at(at, seen), Rule())
+        attend(k, keys, values, Score(rope.at(at, seen), Rule()))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, documents
+from ropewalk.attention import Rule, Score, attend, documents
 from ropewalk.encodings.none import NoPE
 from ropewalk.positions import PAD, Positions
 
@@ -45,8 +45,8 @@ def both(at: Positions, causal: bool, dtype: torch.dtype, key_heads: int = 4) ->
     inputs = [torch.randn(shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
     grad = torch.randn(shapes[0], dtype=torch.float64).to(dtype)
     found: list[tuple[Tensor, ...]] = []
-    for backend in ("eager", "sdpa"):
-        out = attend(*inputs, NoPE().at(at), Rule(causal=causal), backend=backend, strict=True)
+    for backend in ("eager", "documents"):
+        out = attend(*inputs, Score(NoPE().at(at), Rule(causal=causal)), backend=backend, strict=True)
         found.append((out, *torch.autograd.grad(out, inputs, grad)))
     return found
 
@@ -80,7 +80,9 @@ def test_rows_of_one_token(key_heads: int) -> None:
     order = torch.full((ROWS, 1), FAR)
     signal = NoPE().at(Positions(order, order, torch.tensor([[0], [PAD]]), LIMIT))
     q, k, v = (torch.randn(ROWS, heads, 1, 16) for heads in (4, key_heads, key_heads))
-    right, got = (attend(q, k, v, signal, Rule(), backend=backend, strict=True) for backend in ("eager", "sdpa"))
+    right, got = (
+        attend(q, k, v, Score(signal, Rule()), backend=backend, strict=True) for backend in ("eager", "documents")
+    )
     torch.testing.assert_close(got, right, rtol=0, atol=1e-6)
     assert not got[1].any()
 
@@ -116,7 +118,7 @@ def test_compiled_once_for_any_documents() -> None:
     encoding, counted = NoPE(), torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
 
     def loss(at: Positions) -> Tensor:
-        return attend(*inputs, encoding.at(at), Rule()).square().sum()
+        return attend(*inputs, Score(encoding.at(at), Rule())).square().sum()
 
     compiled = torch.compile(loss, backend=counted, fullgraph=True)
     for case in ("packed", "documents in pieces", "padded behind"):

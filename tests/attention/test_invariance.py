@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention import flex_attention
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.positions import PAD, Positions
 from tests.attention.layer import Layer
 from tests.closeness import assert_close
@@ -181,9 +181,9 @@ def test_shuffled_shard_equals_slice(row: Row, dtype: torch.dtype) -> None:
             _, k, v = layer.project(keys.embed(x[:, shuffle]))
             queries = layer.encoding.at(at.take(mine))
             q, _, _ = layer.project(queries.embed(x[:, mine]))
-            q, _ = prepare(q, q, queries)
-            _, k = prepare(k, k, keys)
-            got = attend(q, k, v, queries.against(at.take(shuffle)), layer.rule)
+            q = queries.rotate(q, "query")
+            k = keys.rotate(k, "key")
+            got = attend(q, k, v, Score(queries.with_keys(at.take(shuffle)), layer.rule))
             same(row, f"{row} shard of {L}", want[:, :, mine], got, dtype)
 
 
@@ -194,15 +194,14 @@ def test_heads_of_a_rank_equal_slice(row: Row) -> None:
     x, at = layer.tokens(2, 63), positions.plain(63, batch=2, start=7, limit=LIMIT)
     signal = layer.encoding.at(at)
     q, k, v = layer.project(signal.embed(x))
-    q, k = prepare(q, k, signal)
+    q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
     with torch.no_grad():
         for backend in ("eager", "sdpa", "tiled", "flex"):
-            whole = attend(q, k, v, signal, layer.rule, backend=backend)
+            whole = attend(q, k, v, Score(signal, layer.rule), backend=backend)
             for rank in (0, 1):
                 mine, theirs = slice(2 * rank, 2 * rank + 2), slice(rank, rank + 1)
-                part = attend(
-                    q[:, mine], k[:, theirs], v[:, theirs], signal, layer.rule, first_head=2 * rank, backend=backend
-                )
+                score = Score(signal, layer.rule, first_head=2 * rank)
+                part = attend(q[:, mine], k[:, theirs], v[:, theirs], score, backend=backend)
                 same(row, f"{row} {backend} rank {rank}", whole[:, mine], part, torch.float32)
 
 
@@ -215,15 +214,15 @@ def test_a_row_that_sees_nothing_gives_zero(row: Row) -> None:
     queries = Positions(plain.index, plain.order, torch.tensor([[0, 2, PAD, 1, 1, 3]]), LIMIT)
     signal = layer.encoding.at(queries, keys)
     q, k, v = layer.project(signal.embed(x))
-    q, k = prepare(q, k, signal)
+    q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
     for backend in ("eager", "sdpa", "tiled", "flex"):
         with torch.no_grad():
-            out = attend(q, k, v, signal, layer.rule, backend=backend)
+            out = attend(q, k, v, Score(signal, layer.rule), backend=backend)
         assert torch.isfinite(out).all()
         assert not out[:, :, [1, 2, 5]].any(), backend
         assert out[:, :, [0, 3, 4]].abs().amin() > 0
     for backend in ("eager", "sdpa", "tiled"):
         inputs = [x.detach().requires_grad_() for x in (q, k, v)]
-        attend(*inputs, layer.encoding.at(queries, keys), layer.rule, backend=backend).sum().backward()
+        attend(*inputs, Score(layer.encoding.at(queries, keys), layer.rule), backend=backend).sum().backward()
         assert all(torch.isfinite(x.grad).all() for x in inputs), backend
         assert not inputs[0].grad[:, :, [1, 2, 5]].any()

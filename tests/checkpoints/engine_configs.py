@@ -7,7 +7,7 @@ from typing import Any
 
 from ropewalk.checkpoints.engines import Reading, readings
 from ropewalk.checkpoints.engines.facts import Facts
-from ropewalk.checkpoints.resolve import resolve
+from ropewalk.checkpoints.resolve.hf import resolve
 
 LLAMA = {
     "model_type": "llama",

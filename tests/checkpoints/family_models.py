@@ -24,8 +24,9 @@ from torch.nn import functional as F
 from ropewalk import positions
 from ropewalk.checkpoints import families
 from ropewalk.checkpoints.families.base import to_ours
-from ropewalk.checkpoints.load import load, tensors
-from ropewalk.checkpoints.weights import open_weights
+from ropewalk.checkpoints.files.weights import open_weights
+from ropewalk.checkpoints.load.model import load
+from ropewalk.checkpoints.load.tensors import tensors
 from ropewalk.positions import PAD, Positions
 
 transformers.utils.logging.disable_progress_bar()
@@ -452,11 +453,11 @@ def table(rows: list[Measured]) -> str:
         f"{transformers.__version__}, saved, and read by `ropewalk.load`; the numbers are the largest",
         "differences of logits in float32, on one CPU. The bound of the tests is 2e-4.",
         "",
-        f"- **logits**: {', '.join(map(str, LENGTHS[:-1]))} and {LENGTHS[-1]} tokens from position 0, two rows.",
-        "- **padded**: two rows of 63 and 40 tokens, padded on the left.",
+        f"- **logits**: {', '.join(map(str, LENGTHS[:-1]))} and {LENGTHS[-1]} tokens from position 0, batch of two.",
+        "- **padded**: two sequences of 63 and 40 tokens, padded on the left.",
         f"- **far**: 128 tokens from position {FAR:,}, transformers' angles taken in float64 from its own frequencies;",
         "  in brackets with its own float32 angles. T5 and ALiBi know distances only: there our logits at "
-        f"{FAR:,} are held against",
+        f"{FAR:,} are compared with",
         "  transformers' at 0.",
         "- **decode**: a prompt of 100 tokens, 20 at once and 8 one by one through our cache, plain and left-padded,",
         "  against transformers' single pass.",

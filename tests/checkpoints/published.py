@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.resolve import Resolved
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.plan import LayerPlan
 
 FOLDERS = [Path(__file__).parent / "published", Path(__file__).parent / "whole"]

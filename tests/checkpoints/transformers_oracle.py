@@ -12,7 +12,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import CONFIG_MAPPING
 
-from ropewalk.checkpoints.architectures import Architecture
+from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.plan import LayerPlan, Plan
 
 transformers.logging.set_verbosity_error()

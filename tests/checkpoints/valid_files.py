@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from safetensors.torch import save as save_torch
 
 from tests.checkpoints import file_bytes
-from tests.checkpoints.bad_files import CONFIG, MODEL, TOKENIZER, WEIGHTS, Case
+from tests.checkpoints.bad.bad_files import CONFIG, MODEL, TOKENIZER, WEIGHTS, Case
 from tests.checkpoints.file_bytes import Raw, Tensor
 
 WIDTH, HEADS, GROUPS, HIDDEN, LAYERS, VOCABULARY = 32, 2, 1, 64, 2, 40
@@ -226,7 +226,7 @@ def spoken() -> dict[str, bytes]:
 
 
 def cases() -> Iterator[Case]:
-    from tests.checkpoints.bad_own import valid
+    from tests.checkpoints.bad.bad_own import valid
 
     config = text(LLAMA)
     yarn = text(LLAMA | {"rope_scaling": YARN})

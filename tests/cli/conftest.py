@@ -50,6 +50,7 @@ Ropewalk = Callable[..., Answer]
 @pytest.fixture
 def ropewalk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ropewalk:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def call(*arguments: str) -> Answer:
         result = CliRunner().invoke(app, list(arguments), prog_name="ropewalk")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from ropewalk import encodings
-from ropewalk.overrides import load, parse
+from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
+from ropewalk.yaml_text import parse
 from tests.cli.conftest import Ropewalk
 
 CHANGES = (

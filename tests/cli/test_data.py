@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 from tests.cli.conftest import Ropewalk
 from tests.test_layers import COMMAND_LINE, run_without_torch
 
@@ -21,14 +21,21 @@ def test_help_needs_no_torch(command: str) -> None:
 def test_prepare_needs_no_torch(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("some text\n" * 9)
     done = run_without_torch(
-        COMMAND_LINE, "data", "prepare", str(tmp_path / "a.txt"), "--valid", "0", "--out", str(tmp_path / "out")
+        COMMAND_LINE,
+        "data",
+        "prepare",
+        str(tmp_path / "a.txt"),
+        "--valid-fraction",
+        "0",
+        "--out",
+        str(tmp_path / "out"),
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_prepare_and_show_say_the_same(ropewalk: Ropewalk) -> None:
     Path("a.tsv").write_text("".join(f"number {n}\tZahl {n}\n" for n in range(200)), encoding="utf-8")
-    arguments = ("--kind", "pairs", "--vocabulary", "300", "--valid", "0.2", "--licence", "CC0-1.0")
+    arguments = ("--kind", "pairs", "--vocabulary", "300", "--valid-fraction", "0.2", "--license", "CC0-1.0")
     made = ropewalk("data", "prepare", "a.tsv", "--out", "out", *arguments, "--json")
     assert (made.code, made.stderr) == (0, "")
     assert made.data == ropewalk("data", "show", "out", "--json", "--check").data
@@ -63,11 +70,11 @@ def test_a_corpus_wins_over_a_path_of_its_name(ropewalk: Ropewalk, monkeypatch: 
     def fetched(name: str, out: str, note: object) -> Path:
         raise ValueError(f"{name} into {out}")
 
-    monkeypatch.setattr("ropewalk.data.fetch.fetch", fetched)
+    monkeypatch.setattr("ropewalk.data.prepare.fetch.fetch", fetched)
     Path("en-de").mkdir()
     Path("en-de/a.tsv").write_text("one\teins\n")
     assert ropewalk("data", "prepare", "en-de", "--out", "out").stderr == "Error: en-de into out.raw\n"
-    arguments = ("--kind", "pairs", "--valid", "0", "--vocabulary", "300")
+    arguments = ("--kind", "pairs", "--valid-fraction", "0", "--vocabulary", "300")
     assert ropewalk("data", "prepare", "./en-de", "--out", "out", *arguments).code == 0
 
 
@@ -86,12 +93,17 @@ def test_a_spoiled_file_makes_exit_code_1(ropewalk: Ropewalk) -> None:
     file.write_bytes(data)
     answer = ropewalk("data", "show", "prepared", "--check")
     assert answer.code == 1
-    assert answer.stderr == f"Error: {file} is not as it was written\n"
+    assert answer.stderr == f"Error: {file} has changed since it was written\n"
 
 
 def test_options_out_of_range(ropewalk: Ropewalk) -> None:
     Path("a.txt").write_text("x")
-    for option, value in (("--valid", "1.5"), ("--vocabulary", "-3"), ("--document", "page"), ("--kind", "both")):
+    for option, value in (
+        ("--valid-fraction", "1.5"),
+        ("--vocabulary", "-3"),
+        ("--document", "page"),
+        ("--kind", "both"),
+    ):
         assert ropewalk("data", "prepare", "a.txt", "--out", "out", option, value).code == 2
-    answer = ropewalk("data", "prepare", "a.txt", "--out", "out", "--vocabulary", "100", "--valid", "0")
+    answer = ropewalk("data", "prepare", "a.txt", "--out", "out", "--vocabulary", "100", "--valid-fraction", "0")
     assert "--vocabulary 100: 259 is the least" in answer.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import string
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import typer
 
 from ropewalk.cli.main import app
 from ropewalk.cli.output import example_commands
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 from tests.cli.conftest import Ropewalk
 
 
@@ -42,6 +44,11 @@ def test_every_help_ends_in_examples_of_its_own(ropewalk: Ropewalk, name: str, e
 def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path) -> None:
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
+    Path("texts").mkdir()
+    for number in range(3):
+        # Long, and with something in its end that was last said at its beginning.
+        signs = "".join(random.Random(number).choices(string.ascii_letters + string.digits, k=256))
+        Path("texts", f"{number}.txt").write_text(signs[:216] + signs[:40] + signs, encoding="utf-8")
     Path("MODEL").symlink_to(checkpoint)
     if example[:2] == ("data", "show"):
         sample("text", "prepared")

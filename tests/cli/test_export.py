@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.checkpoints import export_hf
-from ropewalk.checkpoints.load import load
+from ropewalk.checkpoints.export import hf
+from ropewalk.checkpoints.load.model import load
 from tests.checkpoints.small_models import make
 from tests.cli.conftest import Ropewalk
 
@@ -19,7 +19,7 @@ def model(tmp_path: Path) -> str:
 
 
 def test_the_proof_is_printed(ropewalk: Ropewalk, model: str) -> None:
-    answer = ropewalk("export", model, "--to", "hf", "out")
+    answer = ropewalk("export", model, "--format", "hf", "out")
     assert (answer.code, answer.stderr) == (0, "")
     place, tensors, positions, logits, tokenizer = answer.stdout.splitlines()
     assert place == "out"
@@ -31,10 +31,10 @@ def test_the_proof_is_printed(ropewalk: Ropewalk, model: str) -> None:
 
 
 def test_json(ropewalk: Ropewalk, model: str) -> None:
-    answer = ropewalk("export", model, "--to", "gguf", "out.gguf", "--dtype", "float16", "--json")
+    answer = ropewalk("export", model, "--format", "gguf", "out.gguf", "--dtype", "float16", "--json")
     assert answer.code == 0
     data = answer.data
-    assert (data["out"], data["to"], data["dtype"]) == ("out.gguf", "gguf", "float16")
+    assert (data["out"], data["format"], data["dtype"]) == ("out.gguf", "gguf", "float16")
     assert data["layouts"] == ["half", "pairs"]
     assert data["lengths"] == {"trained": None, "stated": 256, "extended": None, "table": None}
     assert 0 < data["rounding"] < 2e-3
@@ -43,24 +43,22 @@ def test_json(ropewalk: Ropewalk, model: str) -> None:
 
 
 def test_quiet(ropewalk: Ropewalk, model: str) -> None:
-    assert ropewalk("export", model, "--to", "hf", "out", "--quiet").stdout == "out\n"
+    assert ropewalk("export", model, "--format", "hf", "out", "--quiet").stdout == "out\n"
 
 
 def test_what_is_refused(ropewalk: Ropewalk, model: str) -> None:
-    answer = ropewalk("export", model, "--to", "hf", model)
+    answer = ropewalk("export", model, "--format", "hf", model)
     assert (answer.code, answer.stdout) == (3, "")
-    assert (
-        answer.stderr == "Error: model is there already, and nothing is written over; give another name, or remove it\n"
-    )
-    assert ropewalk("export", model, "--to", "onnx", "out").code == 2
-    assert ropewalk("export", "nothing", "--to", "hf", "out").code == 3
+    assert answer.stderr == "Error: model already exists and is not overwritten; give another name, or remove it\n"
+    assert ropewalk("export", model, "--format", "onnx", "out").code == 2
+    assert ropewalk("export", "nothing", "--format", "hf", "out").code == 3
     assert not Path("out").exists()
 
 
 def test_what_is_not_proven_is_1(ropewalk: Ropewalk, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = export_hf.write_tensor
-    monkeypatch.setattr(export_hf, "write_tensor", lambda file, tensor, dtype: write(file, tensor * 1.001, dtype))
-    answer = ropewalk("export", model, "--to", "hf", "out")
+    write = hf.write_tensor
+    monkeypatch.setattr(hf, "write_tensor", lambda file, tensor, dtype: write(file, tensor * 1.001, dtype))
+    answer = ropewalk("export", model, "--format", "hf", "out")
     assert (answer.code, answer.stdout) == (1, "")
     assert (
         answer.stderr

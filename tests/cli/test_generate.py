@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 
-from ropewalk.checkpoints.tokenizer import of
+from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.cli import generate as command
 from tests.cli.conftest import Ropewalk
 
@@ -129,7 +129,7 @@ class TestRefusals:
     def test_no_prompt(self, ropewalk: Ropewalk, checkpoint: Path) -> None:
         answer = ropewalk("generate", str(checkpoint))
         assert answer.code == 2
-        assert "--prompt TEXT or --file FILE" in answer.stderr
+        assert "--prompt TEXT or --file PATH" in answer.stderr
 
     def test_an_encoder(self, ropewalk: Ropewalk, checkpoint: Path, tmp_path: Path) -> None:
         config = transformers.BertConfig(
@@ -171,7 +171,7 @@ def test_a_length_the_model_was_not_made_for(ropewalk: Ropewalk, checkpoint: Pat
     answer = ropewalk("generate", str(checkpoint), "--prompt", "a" * 120, *GREEDY)
     assert (answer.code, answer.stderr) == (
         0,
-        "up to 132 positions; the model was made for 128: expect less sense past them\n",
+        "up to 132 positions; the model was trained for 128: quality may degrade beyond that\n",
     )
 
 

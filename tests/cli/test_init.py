@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ropewalk.cli import recipes
-from ropewalk.encodings import _template, parse
+from ropewalk.encodings import parse, template
 from tests.cli.conftest import Ropewalk
 
 CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
@@ -22,7 +22,10 @@ def test_a_recipe_trains_as_it_is(ropewalk: Ropewalk) -> None:
     assert answer.code == 0, answer.stderr
     assert answer.data["step"] == 2
     answer = ropewalk("init", "recipe", "first.yaml")
-    assert (answer.code, answer.stderr) == (3, "Error: first.yaml exists and is left as it is; give another name\n")
+    assert (answer.code, answer.stderr) == (
+        3,
+        "Error: first.yaml already exists and was not overwritten; give another name\n",
+    )
 
 
 def test_an_encoding_is_found_as_it_is(ropewalk: Ropewalk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +56,7 @@ def test_an_encoding_is_found_as_it_is(ropewalk: Ropewalk, tmp_path: Path, monke
 
 def test_the_encoding_is_the_one_that_contributing_shows() -> None:
     shown = re.findall(r"^```python\n(.*?)^```$", CONTRIBUTING.read_text(encoding="utf-8"), re.M | re.S)[0]
-    assert ast.dump(ast.parse(_template.TEXT.format(name="Cable", kind="cable"))) == ast.dump(ast.parse(shown))
+    assert ast.dump(ast.parse(template.TEXT.format(name="Cable", kind="cable"))) == ast.dump(ast.parse(shown))
 
 
 def test_recipes_are_named(ropewalk: Ropewalk) -> None:

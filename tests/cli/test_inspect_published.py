@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ropewalk.checkpoints.inspect import inspect
-from ropewalk.checkpoints.resolve import resolve
+from ropewalk.checkpoints.inspect.report import inspect
+from ropewalk.checkpoints.resolve.hf import resolve
 from tests.checkpoints import published
 from tests.cli.conftest import Ropewalk
 

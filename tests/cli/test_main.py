@@ -134,7 +134,7 @@ def test_starts_where_unix_modules_are_missing(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(llama), encoding="utf-8")
     (tmp_path / "story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     starts = [["--help"], ["list", "encodings"], ["inspect", "config.json"], ["config", "show"]]
-    refuses = ["data", "prepare", "story.txt", "--out", "ready", "--valid", "0", "--vocabulary", "300"]
+    refuses = ["data", "prepare", "story.txt", "--out", "ready", "--valid-fraction", "0", "--vocabulary", "300"]
     done = start("-c", WITHOUT_UNIX, json.dumps([*starts, refuses]), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     *good, (code, said) = json.loads(done.stdout.splitlines()[-1])

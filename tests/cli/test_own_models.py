@@ -15,8 +15,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from ropewalk.checkpoints.load import load
-from ropewalk.data.sample import sample
+from ropewalk.checkpoints.load.model import load
+from ropewalk.data.prepare.sample import sample
 from ropewalk.models import complete
 from ropewalk.train.config import Recipe
 from ropewalk.train.run import train
@@ -110,13 +110,13 @@ def test_no_engine_is_told_how_to_reach_further(ropewalk: Ropewalk, made: Callab
 
 
 def test_it_is_exported_or_not_for_one_reason(ropewalk: Ropewalk, run: Run) -> None:
-    done = ropewalk("export", str(run.path), "out", "--to", "hf")
+    done = ropewalk("export", str(run.path), "out", "--format", "hf")
     reasons = {"translation": "stack is encoder-decoder", "alibi": "positions are alibi", "gelu": "activation is gelu"}
     if run.path.name == "llama":
         assert (done.code, done.stderr) == (0, "")
         return
     assert (done.code, done.stdout, Path("out").exists()) == (3, "", False)
-    assert f"it is no Llama ({reasons[run.path.name]})" in done.stderr
+    assert f"it is not a Llama ({reasons[run.path.name]})" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -153,7 +153,7 @@ def test_an_answer_without_a_start_token(ropewalk: Ropewalk, made: Callable[[str
 
 def test_a_directory_with_one_gguf_file(ropewalk: Ropewalk, made: Callable[[str], Run]) -> None:
     Path("model").mkdir()
-    assert ropewalk("export", str(made("llama").path), "model/a.gguf", "--to", "gguf").code == 0
+    assert ropewalk("export", str(made("llama").path), "model/a.gguf", "--format", "gguf").code == 0
     options = ("--prompt", PROMPT, "--max-tokens", "4", "--temperature", "0", "--seed", "1", "--json")
     whole, file = ropewalk("generate", "model", *options), ropewalk("generate", "model/a.gguf", *options)
     assert (whole.code, whole.stderr) == (0, "")

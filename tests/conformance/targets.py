@@ -234,6 +234,6 @@ RIGHT: dict[str, tuple[str, ...]] = {
 
 
 def right(id: str) -> Any:
-    """One of ours that can be held to this requirement."""
+    """One of ours that this requirement applies to."""
     kind, *settings = RIGHT.get(id, ("rope",))
     return small(kind, *settings)

@@ -46,7 +46,7 @@ def test_left_unfilled_nothing_is_held(ropewalk: Ropewalk) -> None:
     ropewalk("init", "target")
     answer = ropewalk("verify", "rope_target:target", "--only", "N1,C12")
     assert answer.code == 1
-    assert "0 held" in answer.stdout
+    assert "0 passed" in answer.stdout
     assert "fill in (2) of rope_target.py" in answer.stdout
 
 
@@ -59,14 +59,14 @@ def test_filled_in_it_holds(ropewalk: Ropewalk, tmp_path: Path) -> None:
     file.write_text(text.replace("return built(x, positions)", ROTATE), encoding="utf-8")
     answer = ropewalk("verify", "filled:target", "--only", "N1,N2,N3,N7,C1,C5,C12")
     assert answer.code == 0, answer.stdout
-    assert "7 held" in answer.stdout
+    assert "7 passed" in answer.stdout
 
 
 def test_nothing_is_written_over(ropewalk: Ropewalk, tmp_path: Path) -> None:
     (tmp_path / "rope_target.py").write_text("mine", encoding="utf-8")
     answer = ropewalk("init", "target")
     assert answer.code == 3
-    assert "rope_target.py exists and is left as it is" in answer.stderr
+    assert "rope_target.py already exists and was not overwritten" in answer.stderr
     assert (tmp_path / "rope_target.py").read_text(encoding="utf-8") == "mine"
 
 
@@ -104,9 +104,9 @@ def test_no_directory_is_made_up(ropewalk: Ropewalk) -> None:
 
 
 def test_the_page_on_it_is_true(ropewalk: Ropewalk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files, its command, and the requirements that it shows broken and held."""
+    """Its files, its command, and the requirements that it shows as failed and passed."""
     text = PAGE.read_text(encoding="utf-8")
-    planted, filled, mended = re.findall(
+    planted, filled, fixed = re.findall(
         r"^```python\n# (?:my_rope|rope_target)\.py\n(.*?)^```$", text, re.DOTALL | re.M
     )
     said = re.findall(
@@ -118,7 +118,7 @@ def test_the_page_on_it_is_true(ropewalk: Ropewalk, tmp_path: Path, monkeypatch:
     for line in filled.splitlines():
         assert line in template or "Rotary" in line
     (tmp_path / "rope_target.py").write_text(filled, encoding="utf-8")
-    for code, (verdict, shown) in zip((planted, mended), said, strict=True):
+    for code, (verdict, shown) in zip((planted, fixed), said, strict=True):
         (tmp_path / "my_rope.py").write_text(code, encoding="utf-8")
         answer = ropewalk("verify", "rope_target:target")
         assert answer.stdout.startswith(verdict)

@@ -1,4 +1,4 @@
-"""The truth itself: held against another arithmetic (mpmath), against numbers worked out elsewhere, and kept apart."""
+"""The oracles: compared with another arithmetic (mpmath), against numbers worked out elsewhere, and kept apart."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_needs_are_things_that_targets_offer() -> None:
 
 
 def test_drift_would_be_seen(tmp_path, monkeypatch) -> None:
-    changed = spec.FILE.read_text(encoding="utf-8").replace("### C12 decoding", "### C12 streaming")
+    changed = spec.FILE.read_text(encoding="utf-8").replace("### C12 token-by-token", "### C12 streamed")
     changed = changed.replace("Bound: `5e-7` rad: three", "Bound: `5e-6` rad: three")
     (tmp_path / "spec.md").write_text(changed, encoding="utf-8")
     monkeypatch.setattr(spec, "FILE", tmp_path / "spec.md")

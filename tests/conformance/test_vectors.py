@@ -18,7 +18,8 @@ import pytest
 import torch
 from mpmath import mpf
 
-from ropewalk.conformance import oracles, vectors, vectors_page
+from ropewalk.conformance import oracles
+from ropewalk.conformance.vectors import arrays
 from ropewalk.encodings import RoPE, Sinusoidal
 from ropewalk.positions import FARTHEST, of
 from ropewalk.scaling import names
@@ -40,7 +41,7 @@ class Written(NamedTuple):
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     folder = tmp_path_factory.mktemp("vectors") / "out"
-    assert [path.name for path in vectors.write(folder)] == list(vectors.FILES)
+    assert [path.name for path in arrays.write(folder)] == list(arrays.FILES)
     spec = importlib.util.spec_from_file_location("read_vectors", folder / "read_vectors.py")
     assert spec is not None
     assert spec.loader is not None
@@ -134,24 +135,24 @@ def lcg(count: int, state: int) -> Numbers:
 
 
 def test_every_scaling_is_there() -> None:
-    kinds = {spec.scaling.kind for spec in vectors.CASES.values() if spec.scaling is not None}
+    kinds = {spec.scaling.kind for spec in arrays.CASES.values() if spec.scaling is not None}
     assert kinds == set(names())
 
 
-@pytest.mark.parametrize("name", vectors.CASES)
+@pytest.mark.parametrize("name", arrays.CASES)
 def test_frequencies_and_gains(written: Written, name: str) -> None:
     case = written.facts["cases"][name]
     want = frequencies(case["spec"])
     np.testing.assert_array_equal(written.arrays[f"frequencies/{name}"], doubles(want))
     np.testing.assert_array_equal(written.arrays[f"gains/{name}"], doubles(gains(case["spec"])))
-    assert written.arrays[f"gains/{name}"] == pytest.approx(np.array(oracles.gains(vectors.CASES[name])), rel=1e-15)
+    assert written.arrays[f"gains/{name}"] == pytest.approx(np.array(oracles.gains(arrays.CASES[name])), rel=1e-15)
     said = [*case["frequencies"], case["rotary_gain"], case["logit_gain"]]
     for text, value in zip(said, [*want, *gains(case["spec"])], strict=True):
-        assert len(Decimal(text).as_tuple().digits) <= vectors.DIGITS
-        assert abs(mpf(text) - value) <= value * mpf(10) ** (1 - vectors.DIGITS)
+        assert len(Decimal(text).as_tuple().digits) <= arrays.DIGITS
+        assert abs(mpf(text) - value) <= value * mpf(10) ** (1 - arrays.DIGITS)
 
 
-@pytest.mark.parametrize("name", vectors.CASES)
+@pytest.mark.parametrize("name", arrays.CASES)
 def test_cos_and_sin(written: Written, name: str) -> None:
     spec = written.facts["cases"][name]["spec"]
     omegas, gain = frequencies(spec), gains(spec)[0]
@@ -162,7 +163,7 @@ def test_cos_and_sin(written: Written, name: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["half", "pairs"])
-@pytest.mark.parametrize("name", vectors.CASES)
+@pytest.mark.parametrize("name", arrays.CASES)
 def test_rotated_vectors(written: Written, name: str, layout: str) -> None:
     spec = written.facts["cases"][name]["spec"]
     x = lcg(spec["head_width"], spec["head_width"])
@@ -174,7 +175,7 @@ def test_rotated_vectors(written: Written, name: str, layout: str) -> None:
         np.testing.assert_array_equal(got[spec["rotary_width"] :], x[spec["rotary_width"] :])
 
 
-@pytest.mark.parametrize("width", vectors.SINUSOIDAL)
+@pytest.mark.parametrize("width", arrays.SINUSOIDAL)
 def test_sinusoidal(written: Written, width: int) -> None:
     base = written.facts["sinusoidal"][str(width)]["base"]
     omegas = frequencies({"rotary_width": width, "base": base, "scaling": None})
@@ -194,10 +195,10 @@ def test_our_sinusoids_are_these(written: Written, layout: str) -> None:
     assert off <= 1e-6
 
 
-@pytest.mark.parametrize("name", vectors.ATTENTION)
+@pytest.mark.parametrize("name", arrays.ATTENTION)
 def test_attention(written: Written, name: str) -> None:
     spec = written.facts["attention"][name]["spec"]
-    part = {key: written.arrays[f"attention/{name}/{key}"] for key in vectors.attention(vectors.ATTENTION[name])}
+    part = {key: written.arrays[f"attention/{name}/{key}"] for key in arrays.attention(arrays.ATTENTION[name])}
     H, K, window = spec["heads"], spec["head_width"], spec["window"]
     assert part["q"].ravel().tolist() == lcg(H * 3 * K, 1)
     assert part["k"].ravel().tolist() == lcg(H * 10 * K, 2)
@@ -221,9 +222,9 @@ def test_attention(written: Written, name: str) -> None:
             assert part["visible"][i].tolist() == seen
 
 
-@pytest.mark.parametrize("name", vectors.ATTENTION)
+@pytest.mark.parametrize("name", arrays.ATTENTION)
 def test_attention_is_also_the_oracles(written: Written, name: str) -> None:
-    case = vectors.ATTENTION[name]
+    case = arrays.ATTENTION[name]
     q, k, m, n, want = (
         torch.tensor(written.arrays[f"attention/{name}/{key}"])[None]
         for key in ("q", "k", "q_positions", "k_positions", "logits")
@@ -243,7 +244,7 @@ def test_slopes(written: Written) -> None:
         assert table[int(heads) - 1, : int(heads)].tolist() == slopes
 
 
-@pytest.mark.parametrize(("count", "farthest"), vectors.BUCKETS)
+@pytest.mark.parametrize(("count", "farthest"), arrays.BUCKETS)
 @pytest.mark.parametrize("way", ["one_way", "two_way"])
 def test_buckets(written: Written, count: int, farthest: int, way: str) -> None:
     found = written.arrays[f"t5/{way}/{count}_{farthest}"].tolist()
@@ -265,7 +266,7 @@ def test_buckets(written: Written, count: int, farthest: int, way: str) -> None:
 
 @pytest.mark.parametrize("name", ["plain", "yarn", "llama3_500k_128", "partial"])
 def test_what_the_page_allows_is_what_exact_angles_in_float32_need(written: Written, name: str) -> None:
-    spec = vectors.CASES[name]
+    spec = arrays.CASES[name]
     x = torch.tensor(written.arrays[f"input/{spec.head_width}"], dtype=torch.float32)
     at = torch.tensor(written.arrays["positions"])[None]
     rope = RoPE(
@@ -280,8 +281,8 @@ def test_what_the_page_allows_is_what_exact_angles_in_float32_need(written: Writ
 def test_the_page_says_where_every_array_is(written: Written) -> None:
     page = (written.folder / "README.md").read_text(encoding="utf-8")
     raw = (written.folder / "vectors.safetensors").read_bytes()
-    assert set(vectors_page.places(raw)) == set(written.arrays)
-    for name, place in vectors_page.places(raw).items():
+    assert set(page.places(raw)) == set(written.arrays)
+    for name, place in page.places(raw).items():
         assert f"| `{name}` | {place['dtype']} |" in page
         assert place["first"] % np.dtype(place["dtype"]).itemsize == 0
         flat = np.frombuffer(raw, place["dtype"], int(np.prod(place["shape"])), place["first"])
@@ -306,8 +307,8 @@ def test_the_python_of_the_documentation_prints_what_it_says(written: Written, t
         r"^```(?:python)?\n(.*?)^```$", text.partition("## In Python")[2], re.DOTALL | re.MULTILINE
     )[:2]
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert f"of {len(vectors.CASES)} cases" in text
-    assert f"**Whole attentions**, {len(vectors.ATTENTION)} of them" in text
+    assert f"of {len(arrays.CASES)} cases" in text
+    assert f"**Whole attentions**, {len(arrays.ATTENTION)} of them" in text
     # Each machine's float32 cosine may differ in its last place.
     assert [line.split()[0] for line in done.stdout.splitlines()] == [line.split()[0] for line in said.splitlines()]
     for line, other in zip(done.stdout.splitlines(), said.splitlines(), strict=True):
@@ -374,8 +375,8 @@ def test_the_command_writes_the_same_and_never_over_another(
 ) -> None:
     answer = ropewalk("verify", "--vectors", "out")
     assert answer.code == 0
-    assert answer.stdout.split() == [str(Path("out") / name) for name in vectors.FILES]
-    for name in vectors.FILES:
+    assert answer.stdout.split() == [str(Path("out") / name) for name in arrays.FILES]
+    for name in arrays.FILES:
         assert (tmp_path / "out" / name).read_bytes() == (written.folder / name).read_bytes()
     json.loads((tmp_path / "out" / "vectors.json").read_text(encoding="utf-8"))
     (tmp_path / "out" / "README.md").write_text("mine", encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 
 
 @pytest.fixture(scope="session")

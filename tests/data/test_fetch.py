@@ -14,9 +14,9 @@ import pytest
 
 from ropewalk.data import corpora
 from ropewalk.data.corpora import CORPORA, find
-from ropewalk.data.extract import from_html, messages, pairs, poems
-from ropewalk.data.fetch import fetch, version
-from ropewalk.data.inputs import read
+from ropewalk.data.prepare.extract import from_html, messages, pairs, poems
+from ropewalk.data.prepare.fetch import fetch, version
+from ropewalk.data.prepare.inputs import read
 
 TRICK = """#!/bin/sh
 # Stands for apt-get ("download -q NAME") and dpkg ("-x FILE FOLDER").

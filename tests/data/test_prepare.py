@@ -19,7 +19,9 @@ from ropewalk.data.config import TextData
 from ropewalk.data.layout import changed, describe
 from ropewalk.data.open import open_data
 from ropewalk.data.options import Options
-from ropewalk.data.prepare import POINTS, prepare
+from ropewalk.data.prepare import dataset
+from ropewalk.data.prepare.dataset import POINTS, prepare
+from ropewalk.data.prepare.writer import replace
 from ropewalk.data.stored import Documents
 
 WORDS = "hemp yarn strand hawser cable twist tar walk rope splice".split()  # noqa: SIM905
@@ -27,8 +29,9 @@ SMALL = Options(document="line", vocabulary=300, valid=0.1, shard_tokens=1500, c
 KILLED = """
 import sys
 from pathlib import Path
-import ropewalk.data.prepare as p
+import ropewalk.data.prepare.dataset as p
 p.COMMIT_CHUNKS = 2
+p.COMMIT_SECONDS = 0
 p.prepare([Path("a.txt"), Path("b.txt")], sys.argv[1], p.Options.model_validate_json(sys.argv[2]))
 """
 
@@ -130,7 +133,7 @@ def test_any_text_comes_back(tmp_path: Path, model: str) -> None:
 def test_a_long_document_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text(lines(1, 500))
     prepare([tmp_path / "a.txt"], tmp_path / "whole", Options(vocabulary=300, valid=0))
-    monkeypatch.setattr("ropewalk.data.words.PIECE", 1000)
+    monkeypatch.setattr("ropewalk.data.prepare.tokenizer.PIECE", 1000)
     prepare([tmp_path / "a.txt"], tmp_path / "pieces", Options(vocabulary=300, valid=0))
     assert contents(tmp_path / "whole") == contents(tmp_path / "pieces")
 
@@ -218,9 +221,9 @@ def test_a_given_tokenizer_is_used(tmp_path: Path, uninterrupted: Path) -> None:
         token["content"] = fresh
     (tmp_path / "mine.json").write_text(json.dumps(source))
     options = {"tokenizer": str(tmp_path / "mine.json"), "document": "line"}
-    with pytest.raises(ValueError, match=r"mine.json: no token <end> or .* --end TOKEN"):
+    with pytest.raises(ValueError, match=r"mine.json: no token <end> or .* --eos-token TOKEN"):
         prepare([uninterrupted / "a.txt"], tmp_path / "out", Options.model_validate(options))
-    with pytest.raises(ValueError, match=r"no token STOP in it; name one that is: --end TOKEN"):
+    with pytest.raises(ValueError, match=r"no token STOP in it; name one that is: --eos-token TOKEN"):
         prepare([uninterrupted / "a.txt"], tmp_path / "two", Options.model_validate({**options, "end": "STOP"}))
     about = prepare([uninterrupted / "a.txt"], tmp_path / "three", Options.model_validate({**options, "end": "[STOP]"}))
     assert about["special"] == {"start": 0, "end": 1, "mask": None}
@@ -266,3 +269,29 @@ def test_a_changed_file_is_found(uninterrupted: Path, tmp_path: Path) -> None:
     data[100] ^= 1
     file.write_bytes(data)
     assert changed(tmp_path / "out") == [str(file)]
+
+
+def test_few_documents_are_enough(tmp_path: Path) -> None:
+    """One of them is for evaluation though its share would be none, and what was refused does not stand in the way."""
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "0.txt").write_text("a rope is laid", encoding="utf-8")
+    options = Options(vocabulary=280, valid=0.001)
+    with pytest.raises(ValueError, match="of 1 documents 1 are for training and 0 for evaluation"):
+        prepare([tmp_path / "texts"], tmp_path / "out", options)
+    for number in range(1, 4):
+        (tmp_path / "texts" / f"{number}.txt").write_text(lines(number, 1), encoding="utf-8")
+    about = prepare([tmp_path / "texts"], tmp_path / "out", options.model_copy(update={"vocabulary": 290}))
+    assert {split: found["documents"] for split, found in about["splits"].items()} == {"train": 3, "valid": 1}
+
+
+def test_notes_of_how_far_it_is_do_not_grow_with_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each names every file: one after each would make the whole quadratic."""
+    (tmp_path / "texts").mkdir()
+    for number in range(200):
+        (tmp_path / "texts" / f"{number:03}.txt").write_text(f"text {number}", encoding="utf-8")
+    written: list[str] = []
+    monkeypatch.setattr(dataset, "replace", lambda path, data: (written.append(path.name), replace(path, data)))
+    about = prepare([tmp_path / "texts"], tmp_path / "out", Options(vocabulary=280, valid=0.05))
+    assert sum(found["documents"] for found in about["splits"].values()) == 200
+    assert len(about["sources"]) == 200
+    assert len(written) < 20, written

@@ -15,7 +15,7 @@ from ropewalk.data.config import PairsData, TaskData, TextData
 from ropewalk.data.masking import Masking
 from ropewalk.data.open import Data, open_data
 from ropewalk.data.options import Options
-from ropewalk.data.prepare import prepare
+from ropewalk.data.prepare.dataset import prepare
 from ropewalk.data.stored import Documents
 from ropewalk.positions import PAD
 
@@ -213,7 +213,7 @@ def test_tasks_that_do_not_fit_are_refused(settings: dict[str, int], says: str) 
 
 
 def test_a_token_past_the_vocabulary_is_refused(tmp_path: Path) -> None:
-    from ropewalk.data.sample import sample
+    from ropewalk.data.prepare.sample import sample
 
     folder = sample("text", tmp_path / "text")
     tokens = np.memmap(folder / "train" / "tokens-00000.bin", dtype=np.uint16, mode="r+")
@@ -225,7 +225,7 @@ def test_a_token_past_the_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_cut_file_is_refused(tmp_path: Path) -> None:
-    from ropewalk.data.sample import sample
+    from ropewalk.data.prepare.sample import sample
 
     folder = sample("text", tmp_path / "text")
     file = folder / "valid" / "offsets-00000.npy"

@@ -9,10 +9,11 @@ import json
 import sys
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
-from ropewalk.distributed import MeshConfig, World
+from ropewalk.distributed import MeshConfig, World, torch_private
 from tests.distributed.steps import ALONE, Steps, difference, train
 
 MESHES: dict[int, dict[str, dict[str, int]]] = {
@@ -69,7 +70,28 @@ def main(steps: int) -> None:
                 report(mesh, model, alone, train(config, worlds[mesh], steps=length, **how), worlds[mesh])
     for mesh in HARD[processes]:
         repeat(mesh, worlds[mesh])
+    if processes == 2:
+        without_private_names(worlds["CP 2"])
     dist.destroy_process_group()
+
+
+def without_private_names(world: World) -> None:
+    """The collectives by public calls: the same numbers and gradients."""
+    group = world.axis("cp").get_group()
+
+    def collected() -> tuple[torch.Tensor, ...]:
+        x = torch.arange(12.0).view(2, 3, 2).add(world.rank).requires_grad_()
+        whole = torch_private.gathered(x, 1, group)
+        (whole * torch.arange(6.0).view(6, 1) * (1 + world.rank)).sum().backward()
+        assert x.grad is not None
+        numbers = torch_private.gathered(torch.full((1, 2), world.rank), 1, group)
+        return whole.detach(), x.grad, numbers, torch_private.summed(x.detach(), group)
+
+    want = collected()
+    with pytest.MonkeyPatch.context() as gone:
+        gone.setitem(sys.modules, "torch.distributed._functional_collectives", None)
+        got = collected()
+    say({"without private names": all(torch.equal(a, b) for a, b in zip(want, got, strict=True))}, world)
 
 
 def report(mesh: str, model: str, alone: Steps, here: Steps, world: World) -> None:

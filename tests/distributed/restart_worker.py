@@ -1,9 +1,10 @@
-"""One rank of test_a_killed_rank_is_replaced: the second one dies the first time, all of them meet again after it."""
+"""One rank of a run on two machines: the second is killed once, and both must meet again after it."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import torch
@@ -11,13 +12,17 @@ import torch
 from ropewalk.distributed import World
 
 if __name__ == "__main__":
+    failed = Path(sys.argv[1]) / "failed"
+    is_first = not failed.exists()
     world = World.start(timeout=60)
-    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     total = world.sum(torch.tensor(world.rank + 1))
-    if attempt == 0 and world.rank == 1:
+    if is_first and world.rank == 1:
+        failed.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    # The survivor waits here for the dead one, and is stopped by torchrun.
+    if is_first:
+        signal.pause()  # healthy, as one that waits in nccl: it is stopped by its own launcher
     agreed = world.agree(world.rank == 1)
     world.stop()
     left = sum("gloo" in comm.read_text() for comm in Path("/proc/self/task").glob("*/comm"))
+    attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
     print(f"attempt {attempt}, rank {world.rank}: sum {int(total)}, agreed {agreed}, {left} threads left", flush=True)

@@ -77,7 +77,7 @@ def train(
             part = world.cut(shard(batch, world))
             apply.last(model, number == micro - 1)
             with apply.autocast(world, precision):
-                loss = loss_of(model, part, Draw(3, 0, part.sample + (step << 32)), world) / asked
+                loss = loss_of(model, part, Draw.for_step(3, step, part.sample), world) / asked
             loss.backward()
             total += loss.detach()
         apply.finish(model, world)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 
 from ropewalk import positions
 from ropewalk.data.batch import Batch
 from ropewalk.distributed import MeshConfig, World, apply
 from ropewalk.distributed.tensor import check
+from ropewalk.distributed.world import AXES
 from ropewalk.models import Transformer, TransformerConfig
 from tests.distributed.steps import ALONE, SMALL, train
 
@@ -52,6 +55,21 @@ def test_one_process_is_no_world() -> None:
     world.stop()
 
 
+def test_sums_are_taken_on_the_device_of_the_group() -> None:
+    """nccl has no connections for the CPU, where an evaluation adds up its losses."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("meta:fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        sums = torch.zeros(3, 16, dtype=torch.float64)
+        with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+            dist.all_reduce(sums)
+        world = World(init_device_mesh("cpu", (2, 1, 1, 1), mesh_dim_names=AXES), torch.device("meta"))
+        assert world.sum(sums).device.type == "meta"
+    finally:
+        dist.destroy_process_group()
+
+
 def test_cut_deals_every_token_once_and_evenly() -> None:
     whole, parts = batch(16), [Part(rank, 2).cut(batch(16)) for rank in range(2)]
     assert parts[0].tokens[0].tolist() == [0, 1, 2, 3, 12, 13, 14, 15]
@@ -68,7 +86,7 @@ def test_cut_deals_every_token_once_and_evenly() -> None:
 
 
 def test_cut_says_what_does_not_divide() -> None:
-    with pytest.raises(ValueError, match="rows of 10 tokens cannot be cut into 2 x cp = 4 equal pieces"):
+    with pytest.raises(ValueError, match="sequences of 10 tokens cannot be cut into 2 x cp = 4 equal pieces"):
         Part(0, 2).cut(batch(10))
 
 

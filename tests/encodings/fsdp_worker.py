@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import RoPE, Signal
 from ropewalk.encodings.t5 import T5
 
@@ -26,8 +26,8 @@ class Block(nn.Module):
         self.seen = tuple(table) if isinstance(table, tuple) else ()
         q, k, v = self.project(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
         assert q.dtype == torch.bfloat16
-        q, k = prepare(q, k, signal)
-        return attend(q, k, v, signal, Rule()).transpose(1, 2).flatten(2)
+        q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
+        return attend(q, k, v, Score(signal, Rule())).transpose(1, 2).flatten(2)
 
 
 class Model(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import Encoding
 from tests.closeness import assert_close
 from tests.encodings.rows import HEAD_WIDTH, HEADS, KEY_HEADS, LIMIT, ROWS, Row
@@ -23,8 +23,8 @@ def whole_pass(encoding: Encoding, backend: str):
     def run(tokens: Tensor, q: Tensor, k: Tensor, v: Tensor, *values: Tensor) -> Tensor:
         def inside() -> Tensor:
             signal = encoding.at(positions.of(torch.tensor(PLACES), limit=LIMIT))
-            turned = prepare(q, k, signal)
-            out = attend(*turned, v, signal, Rule(), backend=backend, strict=True)
+            turned = signal.rotate(q, "query"), signal.rotate(k, "key")
+            out = attend(*turned, v, Score(signal, Rule()), backend=backend, strict=True)
             return torch.cat([few(signal.embed(tokens)), few(out)])
 
         return torch.func.functional_call(
@@ -95,7 +95,7 @@ def test_tiles_give_the_dense_gradient(row: Row, monkeypatch: pytest.MonkeyPatch
         shapes = [(2, HEADS, 52, HEAD_WIDTH), (2, KEY_HEADS, 52, HEAD_WIDTH), (2, KEY_HEADS, 52, 24)]
         q, k, v = inputs = [torch.randn(shape).requires_grad_() for shape in shapes]
         signal = encoding.at(at)
-        out = attend(*prepare(q, k, signal), v, signal, Rule(), backend=backend)
+        out = attend(signal.rotate(q, "query"), signal.rotate(k, "key"), v, Score(signal, Rule()), backend=backend)
         (out * torch.randn_like(out)).sum().backward()
         grads = [x.grad for x in inputs] + [p.grad for p in encoding.parameters() if p.grad is not None]
         found[backend] = [out.detach(), *grads]

@@ -24,7 +24,8 @@ CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 @pytest.fixture
 def row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[rows.Row]:
     """The file and the row as the document prints them, the kind being the module's dotted name."""
-    file, printed = re.findall(r"^```python\n(.*?)^```$", CONTRIBUTING.read_text(), flags=re.MULTILINE | re.DOTALL)
+    section = CONTRIBUTING.read_text().partition("## Add an encoding")[2].partition("\n## ")[0]
+    file, printed = re.findall(r"^```python\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
     package = tmp_path / "my_pkg"
     package.mkdir()
     (package / "cable.py").write_text(file.replace('"cable"', '"my_pkg.cable"'))

@@ -86,7 +86,7 @@ def test_presets_compile_whole_and_at_most_twice_over_eight_lengths(name: str, t
     model = small(name).train(training)
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager" if name == "gpt2" else "eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
-    draw = Draw(0, 0, torch.tensor([3, 4])) if training else None
+    draw = Draw(torch.tensor([3, 4])) if training else None
     for length in LENGTHS:
         given: dict[str, Any] = {"draw": draw}
         if model.encoder is not None and model.decoder is not None:

@@ -148,7 +148,7 @@ class TestPresets:
 class TestLayers:
     def test_a_number(self) -> None:
         config = TransformerConfig(layers=3, window=7, encoding="alibi")
-        assert config.layer_kinds() == ((None, ALIBI, 7),) * 3
+        assert config.layer_kinds() == ((None, ALIBI, 7, 0),) * 3
 
     def test_a_pattern_is_tiled_and_cut(self) -> None:
         config = TransformerConfig(layers=GEMMA)
@@ -172,7 +172,7 @@ class TestLayers:
             "kinds": {"a": {}, "b": {"window": None}, "c": {"window": 4}},
         }
         config = TransformerConfig(layers=pattern, window=9, encoding="alibi")
-        assert config.layer_kinds() == (("a", ALIBI, 9), ("b", ALIBI, None), ("c", ALIBI, 4))
+        assert config.layer_kinds() == (("a", ALIBI, 9, 0), ("b", ALIBI, None, 0), ("c", ALIBI, 4, 0))
 
     def test_a_pattern_longer_than_the_layers(self) -> None:
         assert [layer.kind for layer in TransformerConfig(layers={**GEMMA, "count": 2}).layer_kinds()] == ["local"] * 2
@@ -183,7 +183,7 @@ class TestLayers:
     def test_two_stacks(self) -> None:
         config = TransformerConfig(stack="encoder-decoder", layers={"encoder": 2, "decoder": GEMMA}, encoding="alibi")
         assert config.sides == ("encoder", "decoder")
-        assert config.layer_kinds("encoder") == ((None, ALIBI, None),) * 2
+        assert config.layer_kinds("encoder") == ((None, ALIBI, None, 0),) * 2
         assert [layer.encoding.kind for layer in config.layer_kinds("decoder")][:3] == ["alibi", "alibi", "rope"]
 
     def test_a_number_is_for_both_stacks(self) -> None:

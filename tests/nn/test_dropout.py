@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ropewalk import positions
-from ropewalk.attention import Rule, attend, choose
+from ropewalk.attention import Rule, Score, attend, choose
 from ropewalk.encodings import ALiBi, NoPE
 from ropewalk.nn import Draw, Dropout
 from tests.closeness import assert_close
@@ -16,7 +16,7 @@ from tests.encodings.test_biases import NoFloat64
 
 
 def draw(samples: list[int], seed: int = 1, step: int = 2) -> Draw:
-    return Draw(seed, step, torch.tensor(samples))
+    return Draw.for_step(seed, step, torch.tensor(samples))
 
 
 def coins(samples: list[int], at: positions.Positions, place: int = 0, **told: int) -> torch.Tensor:
@@ -70,15 +70,15 @@ def test_attention_weights_tiled_and_dense_draw_the_same(monkeypatch: pytest.Mon
         torch.manual_seed(0)
         q, k, v = (torch.randn(3, heads, 20, 8, requires_grad=True) for heads in (4, 2, 2))
         signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-        out = attend(q, k, v, signal, Rule(), keep=dropout.of_scores(draw([4, 5, 6]), q), backend=backend)
+        out = attend(q, k, v, Score(signal, Rule(), dropout=dropout.of_weights(draw([4, 5, 6]), q)), backend=backend)
         (out * torch.randn_like(out)).sum().backward()
         found[backend] = [out.detach(), q.grad, k.grad, v.grad]
     for want, got in zip(*found.values(), strict=True):
         assert_close("dropped", want, got, 3e-6 * max(1.0, want.abs().max().item()))
     part = slice(2, 4)  # a rank with half the heads
     signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-    keep = dropout.of_scores(draw([4, 5, 6]), q)
-    got = attend(q[:, part], k[:, 1:], v[:, 1:], signal, Rule(), keep=keep, first_head=2)
+    keep = dropout.of_weights(draw([4, 5, 6]), q)
+    got = attend(q[:, part], k[:, 1:], v[:, 1:], Score(signal, Rule(), dropout=keep, first_head=2))
     assert_close("rank", found["eager"][0][:, part], got, 2e-6)
 
 
@@ -103,11 +103,11 @@ def test_attention_without_a_draw_drops_the_rate_and_keeps_the_mean(
     monkeypatch.setattr("ropewalk.attention.tiled.TILE", 2**12)
     q, k, v = torch.zeros(8, 4, 64, 64), torch.zeros(8, 4, 64, 64), torch.eye(64).expand(8, 4, 64, 64)
     signal = NoPE().at(positions.packed([[24, 40]] * 8))
-    keep = Dropout(0.3).of_scores(None, q)
+    keep = Dropout(0.3).of_weights(None, q)
     assert keep is not None
     if backend is None:
-        assert choose(q, k, v, signal, Rule(causal=False), keep=keep).backend == "sdpa"
-    weights = attend(q, k, v, signal, Rule(causal=False), keep=keep, backend=backend)
+        assert choose(q, k, v, Score(signal, Rule(causal=False), dropout=keep)).backend == "sdpa"
+    weights = attend(q, k, v, Score(signal, Rule(causal=False), dropout=keep), backend=backend)
     assert weights[:, :, :24, 24:].abs().max() == 0, "documents stay apart"
     inside = weights[:, :, 24:, 24:] * 40
     assert inside.unique().tolist() == pytest.approx([0.0, 1 / 0.7], rel=1e-5)
@@ -124,7 +124,7 @@ def test_the_gradient_of_dropped_weights_is_that_of_the_same_mask(backend: str) 
 
     def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         torch.manual_seed(0)
-        return attend(q, k, v, signal, Rule(), keep=dropout.of_scores(None, q), backend=backend, strict=True)
+        return attend(q, k, v, Score(signal, Rule(), dropout=dropout.of_weights(None, q)), backend=backend, strict=True)
 
     assert torch.autograd.gradcheck(run, (q, k, v))
 
@@ -132,10 +132,10 @@ def test_the_gradient_of_dropped_weights_is_that_of_the_same_mask(backend: str) 
 def test_attention_drops_by_integers_which_every_device_has() -> None:
     at, heads = positions.plain(40, start=100_000), torch.arange(3)[:, None, None]
     dropout = Dropout(0.3).train()
-    keep = dropout.of_scores(draw([5]), torch.empty(1, 3, 40, 8))
+    keep = dropout.of_weights(draw([5]), torch.empty(1, 3, 40, 8))
     assert keep is not None
     with NoFloat64():
-        chosen = keep.chosen(slice(None), heads, at, at)
+        chosen = keep.kept(slice(None), heads, at, at)
     segment, order = at.segment[:, None, :, None], at.order[:, None, :, None]
     bits = dropout.bits(draw([5]), slice(None), segment, order, heads[None], at.order[:, None, None, :])
     want = [Fraction(value % 2**64 >> 11, 2**53) >= Fraction(0.3) for value in bits.flatten().tolist()]

@@ -16,7 +16,7 @@ from transformers import BertModel, LlamaForCausalLM, MPNetModel
 
 import ropewalk
 from ropewalk import positions
-from ropewalk.checkpoints import tokenizer
+from ropewalk.checkpoints.tokens import tokenizer
 from ropewalk.models import Transformer
 from tests.real.fetch import model as fetched
 

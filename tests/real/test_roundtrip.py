@@ -11,11 +11,11 @@ import pytest
 import torch
 import transformers
 
-from ropewalk.checkpoints.export import export
-from ropewalk.checkpoints.load import load
-from ropewalk.checkpoints.prove import Proof, compare_plans
-from ropewalk.checkpoints.resolve import read
-from ropewalk.checkpoints.tokenizer import of
+from ropewalk.checkpoints.export.convert import export
+from ropewalk.checkpoints.export.prove import Proof, compare_plans
+from ropewalk.checkpoints.load.model import load
+from ropewalk.checkpoints.resolve.read import read
+from ropewalk.checkpoints.tokens.tokenizer import of
 from tests.checkpoints.llama_cpp import LlamaCpp
 from tests.real.conftest import Tokenize
 from tests.real.fetch import model
@@ -40,8 +40,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """GGUF -> directory -> float32 GGUF."""
     place = tmp_path_factory.mktemp("roundtrip")
     source = model("smollm2")
-    to_hf = export(source, place / "hf", to="hf")
-    to_gguf = export(place / "hf", place / "float32.gguf", to="gguf")
+    to_hf = export(source, place / "hf", format="hf")
+    to_gguf = export(place / "hf", place / "float32.gguf", format="gguf")
     return Exported(source, place / "hf", to_hf, place / "float32.gguf", to_gguf)
 
 

@@ -18,8 +18,8 @@ import transformers
 from tokenizers import Tokenizer as Inner
 from tokenizers import models, pre_tokenizers, trainers
 
-from ropewalk.checkpoints.gguf_vocabulary import WORDS
-from ropewalk.checkpoints.tokenizer import of
+from ropewalk.checkpoints.tokens.gguf import WORDS
+from ropewalk.checkpoints.tokens.tokenizer import of
 from tests.real.conftest import Tokenize
 from tests.real.lines import SPECIAL, lines
 

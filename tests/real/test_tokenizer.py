@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import transformers
 
-from ropewalk.checkpoints.gguf_file import GGUF
-from ropewalk.checkpoints.tokenizer import Tokenizer, from_gguf, of
+from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.checkpoints.tokens.tokenizer import Tokenizer, from_gguf, of
 from tests.real.conftest import Tokenize
 from tests.real.fetch import model
 from tests.real.lines import SPECIAL, lines

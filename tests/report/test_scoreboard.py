@@ -32,13 +32,13 @@ BROKEN = {"measured": 1.94, "bound": 2.5e-7, "first_position": 257, "what": "ang
 @pytest.fixture
 def data() -> dict[str, Any]:
     mine = entry(
-        "mine", [result("N01", "held", measured=0.0), result("C12", "held")], [result("N01", "not applicable")]
+        "mine", [result("N01", "passed", measured=0.0), result("C12", "passed")], [result("N01", "not applicable")]
     )
     theirs = entry(
         "theirs",
         [result("N01", "expected", reason="why not", issue=ISSUE, reproduction="x\ny", **BROKEN)],
-        [result("N01", "broken", **BROKEN), result("C12", "held", mended=True)],
-        [result("N01", "held")],
+        [result("N01", "failed", **BROKEN), result("C12", "passed", fixed=True)],
+        [result("N01", "passed")],
     )  # fmt: skip
     return {
         "date": "2026-11-15",
@@ -73,9 +73,9 @@ class Page(HTMLParser):
 def test_a_cell_counts_targets(data: dict[str, Any]) -> None:
     mine, theirs = data["libraries"]
     found = scoreboard.cell(theirs, "N01")
-    assert (found["state"], len(found["broken"]), found["apply"]) == ("broken", 2, 3)
-    assert scoreboard.cell(mine, "N01")["state"] == "held"
-    assert scoreboard.cell(theirs, "C12")["state"] == "mended"
+    assert (found["state"], len(found["failed"]), found["apply"]) == ("failed", 2, 3)
+    assert scoreboard.cell(mine, "N01")["state"] == "passed"
+    assert scoreboard.cell(theirs, "C12")["state"] == "fixed"
     assert scoreboard.cell(mine, "C20")["state"] == "none"
 
 
@@ -118,7 +118,9 @@ def test_everything_is_escaped(data: dict[str, Any]) -> None:
         if isinstance(value, list):
             return [spoilt(each) for each in value]
         return (
-            NASTY if isinstance(value, str) and value not in ("held", "broken", "expected", "not applicable") else value
+            NASTY
+            if isinstance(value, str) and value not in ("passed", "failed", "expected", "not applicable")
+            else value
         )
 
     ids = {one["id"] for one in data["requirements"]}
@@ -139,7 +141,7 @@ def test_gathering_our_own() -> None:
     found = scoreboard.gather("ropewalk", only="C23,C25")
     assert json.loads(json.dumps(found)) == found
     assert {target["short"] for target in found["targets"]} == set(scoreboard.OURS)
-    assert scoreboard.cell(found, "C23")["state"] == scoreboard.cell(found, "C25")["state"] == "held"
+    assert scoreboard.cell(found, "C23")["state"] == scoreboard.cell(found, "C25")["state"] == "passed"
     whole = scoreboard.board([found], date="2026-11-15", command="x", not_run={})
     assert {"N01", "C34"} <= {one["id"] for one in whole["requirements"]}
     assert scoreboard_page.page(whole).startswith("<!doctype html>")
@@ -149,16 +151,16 @@ def test_a_result_is_cut_to_what_is_needed() -> None:
     whole = {
         "id": "C29", "title": "compile", "status": "expected", "measured": 0.0, "bound": 1e-6, "unit": "", "at": None,
         "first_position": 0, "what": "8 tokens", "why": "raised at /home/me/v/lib/site-packages/lib/file.py, line 3",
-        "reproduction": "x", "page": "docs", "seconds": 1.0, "declared": False, "mended": False, "issue": None,
+        "reproduction": "x", "page": "docs", "seconds": 1.0, "declared": False, "fixed": False, "issue": None,
     }  # fmt: skip
     found = scoreboard._short(whole, {"reason": "Because."})
     assert found["why"] == "raised at lib/file.py, line 3"
     assert found["measured"] == 0.0
     assert found["first_position"] == 0
     assert found["reason"] == "Because."
-    assert not {"title", "page", "unit", "at", "issue", "mended"} & set(found)
+    assert not {"title", "page", "unit", "at", "issue", "fixed"} & set(found)
     assert set(scoreboard._short({**whole, "status": "not applicable"}, {})) == {"id", "status", "why"}
-    assert scoreboard._short({**whole, "status": "held", "mended": True}, {})["mended"] is True
+    assert scoreboard._short({**whole, "status": "passed", "fixed": True}, {})["fixed"] is True
 
 
 def test_the_result_that_is_kept_is_the_page(request: pytest.FixtureRequest) -> None:
@@ -166,4 +168,4 @@ def test_the_result_that_is_kept_is_the_page(request: pytest.FixtureRequest) -> 
     data = json.loads((root / "campaigns" / "results" / "scoreboard.json").read_text(encoding="utf-8"))
     assert (root / "docs" / "scoreboard.html").read_text(encoding="utf-8") == scoreboard_page.page(data)
     ours = next(entry for entry in data["libraries"] if entry["library"] == "ropewalk")
-    assert not any(scoreboard.cell(ours, one["id"])["broken"] for one in data["requirements"])
+    assert not any(scoreboard.cell(ours, one["id"])["failed"] for one in data["requirements"])

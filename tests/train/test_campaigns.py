@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 
 REPOSITORY = Path(__file__).parents[2]
 

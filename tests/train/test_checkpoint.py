@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from ropewalk.train import checkpoint, recorded_writer, tensors
-from ropewalk.train.checkpoint import Checkpoints, DiskFull, NotFinite, SaveFailed
-from ropewalk.train.lease import Lease, LeaseLost
+from ropewalk.train.checkpoint import recorded_writer, store, tensors
+from ropewalk.train.checkpoint.store import Checkpoints, DiskFull, NotFinite, SaveFailed
+from ropewalk.train.guard.lease import Lease, LeaseLost
+from tests.distributed.steps import ALONE
 from tests.train import tiny_run
 
 
@@ -31,7 +32,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_resumed_run_is_the_same_run(tmp_path: Path, asynchronous: bool) -> None:
-    checkpoints = Checkpoints(tmp_path, asynchronous=asynchronous)
+    checkpoints = Checkpoints(tmp_path, ALONE, asynchronous=asynchronous)
     model, optimizer = trained()
     checkpoints.save(2, model, [optimizer], {"step": 2, "bad": [1]})
     # What is saved is the state of that moment, though the training went on meanwhile.
@@ -50,7 +51,7 @@ def test_an_asynchronous_save_copies_before_it_returns(tmp_path: Path, monkeypat
     go = threading.Event()
     write = Checkpoints._write
     monkeypatch.setattr(Checkpoints, "_write", lambda *given: go.wait() and write(*given))
-    checkpoints = Checkpoints(tmp_path, asynchronous=True)
+    checkpoints = Checkpoints(tmp_path, ALONE, asynchronous=True)
     model, optimizer = trained()
     wanted = tiny_run.weights(model)
     checkpoints.save(2, model, [optimizer], {})
@@ -67,7 +68,7 @@ def test_an_asynchronous_save_copies_before_it_returns(tmp_path: Path, monkeypat
 
 
 def test_an_asynchronous_failure_is_told_by_the_next_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints = Checkpoints(tmp_path, asynchronous=True)
+    checkpoints = Checkpoints(tmp_path, ALONE, asynchronous=True)
     model, optimizer = trained()
 
     def full(path: Path) -> Any:
@@ -84,7 +85,7 @@ def test_an_asynchronous_failure_is_told_by_the_next_call(tmp_path: Path, monkey
 
 
 def test_optimizer_that_has_not_stepped(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = tiny_run.build()
     checkpoints.save(0, model, [optimizer], {"step": 0})
     assert not optimizer.state
@@ -109,7 +110,7 @@ def test_several_optimizers_and_their_own_rates(tmp_path: Path) -> None:
     tiny_run.loss_of(model, 0).backward()
     for optimizer in made:
         optimizer.step()
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     checkpoints.save(1, model, made, {})
     other, its = build(0.5)
     found = checkpoints.newest()
@@ -121,7 +122,7 @@ def test_several_optimizers_and_their_own_rates(tmp_path: Path) -> None:
 
 
 def test_keeps_the_newest(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path, keep=3)
+    checkpoints = Checkpoints(tmp_path, ALONE, keep=3)
     model, optimizer = trained()
     for step in (1, 2, 30, 100_000_000):
         checkpoints.save(step, model, [optimizer], {})
@@ -132,7 +133,7 @@ def test_keeps_the_newest(tmp_path: Path) -> None:
 
 
 def test_damaged_ones_are_passed_over_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     for step in (1, 2):
         checkpoints.save(step, model, [optimizer], {"step": step})
@@ -140,13 +141,13 @@ def test_damaged_ones_are_passed_over_and_not_counted(tmp_path: Path, capsys: py
     found = checkpoints.newest()
     assert found is not None
     assert found.step == 1
-    assert "step-00000002 is damaged and passed over" in capsys.readouterr().err
+    assert "step-00000002 is damaged and skipped" in capsys.readouterr().err
     checkpoints.save(3, model, [optimizer], {})
     assert names(tmp_path) == ["step-00000001", "step-00000003"]
 
 
 def test_a_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     for number in range(3):
         checkpoints.save(2, model, [optimizer], {"number": number})
@@ -157,7 +158,7 @@ def test_a_step_saved_again_replaces_the_first(tmp_path: Path) -> None:
 
 
 def test_what_was_replaced_is_found_while_its_successor_is_not_there(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     checkpoints.save(2, model, [optimizer], {})
     (tmp_path / "step-00000002").rename(tmp_path / "step-00000002.replaced")
@@ -169,14 +170,14 @@ def test_what_was_replaced_is_found_while_its_successor_is_not_there(tmp_path: P
 def test_nothing_there(tmp_path: Path) -> None:
     (tmp_path / "step-00000001").mkdir()
     (tmp_path / "step-x").mkdir()
-    assert Checkpoints(tmp_path).newest() is None
+    assert Checkpoints(tmp_path, ALONE).newest() is None
 
 
 def test_a_full_disk_is_refused_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     checkpoints.save(1, model, [optimizer], {})
-    monkeypatch.setattr(checkpoint, "free_bytes", lambda folder: 100_000)
+    monkeypatch.setattr(store, "free_bytes", lambda folder: 100_000)
     with pytest.raises(DiskFull, match=r"takes [\d,]+ bytes and 100,000 are free") as found:
         checkpoints.save(2, model, [optimizer], {})
     assert found.value.errno == errno.ENOSPC
@@ -185,19 +186,19 @@ def test_a_full_disk_is_refused_beforehand(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_estimate_is_enough_and_not_far_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(checkpoint, "free_bytes", lambda folder: asked.append(0) or 1 << 40)
-    checkpoints = Checkpoints(tmp_path)
+    monkeypatch.setattr(store, "free_bytes", lambda folder: asked.append(0) or 1 << 40)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     checkpoints.save(1, model, [optimizer], {})
     size = sum(file.stat().st_size for file in (tmp_path / "step-00000001").iterdir())
     held = tensors.collect(model, [optimizer])
-    needed = tensors.weight(held) + checkpoint.PER_TENSOR * len(held) + checkpoint.BESIDE
+    needed = tensors.weight(held) + store.PER_TENSOR * len(held) + store.BESIDE
     assert asked
-    assert size <= needed <= size + checkpoint.BESIDE + 1024 * len(held)
+    assert size <= needed <= size + store.BESIDE + 1024 * len(held)
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     checkpoints.save(1, model, [optimizer], {})
     with torch.no_grad():
@@ -213,7 +214,7 @@ def test_large_weights_are_finite() -> None:
 
 
 def test_another_model_is_told_in_words(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
+    checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()
     checkpoints.save(1, model, [optimizer], {})
     found = checkpoints.newest()
@@ -227,8 +228,8 @@ def test_another_model_is_told_in_words(tmp_path: Path) -> None:
 
 def test_a_lost_lease_commits_nothing(tmp_path: Path) -> None:
     model, optimizer = trained()
-    with Lease(tmp_path) as lease:
-        checkpoints = Checkpoints(tmp_path / "checkpoints", lease=lease)
+    with Lease(tmp_path, ALONE) as lease:
+        checkpoints = Checkpoints(tmp_path / "checkpoints", ALONE, lease=lease)
         checkpoints.save(1, model, [optimizer], {})
         other = json.loads((tmp_path / "lease.json").read_text())
         (tmp_path / "lease.json").write_text(json.dumps(other | {"epoch": 2, "token": "another"}))
@@ -240,12 +241,12 @@ def test_a_lost_lease_commits_nothing(tmp_path: Path) -> None:
 def test_a_lease_lost_during_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was ours when the save began, and another run has swept what we were writing."""
     model, optimizer = trained()
-    with Lease(tmp_path) as lease:
-        checkpoints = Checkpoints(tmp_path / "checkpoints", lease=lease)
+    with Lease(tmp_path, ALONE) as lease:
+        checkpoints = Checkpoints(tmp_path / "checkpoints", ALONE, lease=lease)
         checks: list[int] = []
         monkeypatch.setattr(lease, "check", lambda: checks.append(0))
-        sync = checkpoint.sync
-        monkeypatch.setattr(checkpoint, "sync", lambda folder: (sync(folder), Checkpoints._sweep(checkpoints)))
+        sync = store.sync
+        monkeypatch.setattr(store, "sync", lambda folder: (sync(folder), Checkpoints._sweep(checkpoints)))
         with pytest.raises(SaveFailed, match="step 1 is not saved"):
             checkpoints.save(1, model, [optimizer], {})
     assert names(tmp_path / "checkpoints") == []
@@ -253,11 +254,40 @@ def test_a_lease_lost_during_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_a_dead_run_left_is_swept(tmp_path: Path) -> None:
     (tmp_path / "checkpoints" / "tmp-00000004-abc").mkdir(parents=True)
-    with Lease(tmp_path) as lease:
-        Checkpoints(tmp_path / "checkpoints", lease=lease)
+    with Lease(tmp_path, ALONE) as lease:
+        Checkpoints(tmp_path / "checkpoints", ALONE, lease=lease)
     assert names(tmp_path / "checkpoints") == []
 
 
 def test_one_is_too_few(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="two checkpoints at least"):
-        Checkpoints(tmp_path, keep=1)
+        Checkpoints(tmp_path, ALONE, keep=1)
+
+
+def test_names_are_on_the_disk_before_they_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = store.sync
+    monkeypatch.setattr(store, "sync", lambda path: (synced.append(path.name), sync(path)))
+    checkpoints = Checkpoints(tmp_path / "all", ALONE)
+    model, optimizer = trained()
+    checkpoints.save(1, model, [optimizer], {})
+    assert [name.partition("-")[0] for name in synced] == ["tmp", "all"]
+
+
+def test_a_lease_lost_after_a_save_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that has the folder now may be reading what would be pruned."""
+    model, optimizer = trained()
+    with Lease(tmp_path, ALONE) as lease:
+        checkpoints = Checkpoints(tmp_path / "checkpoints", ALONE, lease=lease)
+        for step in (1, 2):
+            checkpoints.save(step, model, [optimizer], {})
+        answers = [None, None, LeaseLost("another's")]
+
+        def check() -> None:
+            if (answer := answers.pop(0)) is not None:
+                raise answer
+
+        monkeypatch.setattr(lease, "check", check)
+        with pytest.raises(LeaseLost, match="another's"):
+            checkpoints.save(3, model, [optimizer], {})
+    assert names(tmp_path / "checkpoints") == ["step-00000001", "step-00000002", "step-00000003"]

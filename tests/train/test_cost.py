@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from ropewalk.models import Transformer, preset
-from ropewalk.train.cost import forward_flops, gemm_peak, step_flops
+from ropewalk.train.plan.cost import forward_flops, gemm_peak, step_flops
 
 
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt2", "vaswani2017"])

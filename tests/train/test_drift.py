@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ropewalk.train.config import Recipe
-from ropewalk.train.drift import Drift, check_drift
+from ropewalk.train.guard.drift import Drift, check_drift
 from tests.train import small_recipe
 
 VERSIONS = {"torch": "2.13.0", "python": "3.11.7"}
@@ -41,8 +41,28 @@ def test_where_and_how_often_may_differ() -> None:
     recipe["mesh"]["tp"] = 2
     recipe["train"]["micro"] = 32
     recipe["train"]["save"]["every"] = 100
-    recipe["train"]["faults"]["hang"] = 5.0
-    assert check_drift(saved, facts(Recipe.model_validate(recipe))) == []
+    recipe["train"]["faults"] = {"hang": 5.0, "policy": "skip"}
+    assert check_drift(saved, facts(Recipe.model_validate(recipe), python="3.11.9")) == []
+    with pytest.raises(Drift, match=r"versions\.python: was '3\.11\.7', is '3\.12\.0'"):
+        check_drift(saved, facts(Recipe.model_validate(recipe), python="3.12.0"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"schedule": {"kind": "constant"}}, "recipe.train.schedule.kind"),
+        ({"batch": 256}, "recipe.train.batch"),
+        ({"steps": 24}, "recipe.train.steps"),
+        ({"clip": 2.0}, "recipe.train.clip"),
+        ({"label_smoothing": 0.1}, "recipe.train.label_smoothing"),
+        ({"precision": "bfloat16"}, "recipe.train.precision"),
+        ({"compile": True}, "recipe.train.compile"),
+    ],
+)
+def test_what_changes_the_numbers_may_not_differ(changed: dict[str, object], named: str) -> None:
+    with pytest.raises(Drift) as found:
+        check_drift(facts(small_recipe.recipe()), facts(small_recipe.recipe(**changed)))
+    assert any(each.startswith(f"{named}: was") for each in found.value.differences)
 
 
 def test_what_an_older_checkpoint_has_not() -> None:

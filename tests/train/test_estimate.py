@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from ropewalk.distributed.fake import Measured, Traffic
+from ropewalk.distributed.world import MeshConfig
 from ropewalk.overrides import load
-from ropewalk.train import devices
 from ropewalk.train.config import Recipe
-from ropewalk.train.cost import step_flops
-from ropewalk.train.devices import Device
-from ropewalk.train.estimate import dry_run, estimate, mesh_of, smaller
+from ropewalk.train.plan import devices
+from ropewalk.train.plan.cost import step_flops
+from ropewalk.train.plan.devices import Device
+from ropewalk.train.plan.estimate import Estimate, dry_run, estimate, mesh_of, seconds, smaller
 
 pytestmark = pytest.mark.no_poison
 SMALL = [
@@ -34,7 +36,7 @@ def test_the_ranks_together_do_the_work_of_one(mesh: str) -> None:
     sides, ranks = mesh_of(mesh)
     found = estimate(recipe(), sides, ranks)
     whole = step_flops(recipe().model, found.cut.rows, found.cut.length)
-    together = ranks * found.measured.flops * found.cut.passes
+    together = ranks * found.measured.flops
     # Attention's way back computes its scores once more. A part of the queries takes a mask, under which the scores are
     # computed too that a triangle leaves out.
     assert whole <= together <= (1.2 if "cp" in mesh else 1.05) * whole
@@ -74,3 +76,65 @@ def test_a_dry_run_says_what_is_trained() -> None:
     assert found["parameters"] == 512 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
     assert found["memory"]["optimizer"] >= 8 * found["parameters"]
     assert found["hours"] > 0
+
+
+def counted(*traffic: Traffic, ranks: int = 64) -> Measured:
+    empty = dict.fromkeys(("parameters", "gradients", "optimizer", "activations", "peak"), 0)
+    return Measured(ranks=ranks, **empty, traffic=traffic, flops=10**15, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("axis", "operation", "mesh", "wanted"),
+    [
+        # A ring of n sends (n - 1) / n of the whole, and for a sum twice that: near at 450 GB/s, far at 50.
+        ("tp", "all_reduce", {"tp": 8}, 2 * 7 / 8 * 9e9 / 450e9),
+        ("tp", "all_reduce", {"tp": 16}, 2 * 15 / 16 * 9e9 / 50e9),
+        ("cp", "all_gather_into_tensor", {"tp": 2, "cp": 4}, 3 / 4 * 9e9 / 450e9),
+        ("cp", "all_gather_into_tensor", {"tp": 8, "cp": 2}, 1 / 2 * 9e9 / 50e9),
+        ("fsdp", "allgather_base", {"dp_replicate": 8}, 7 / 8 * 9e9 / 450e9),
+        ("fsdp", "reduce_scatter_base", {}, 63 / 64 * 9e9 / 50e9),
+        ("dp_replicate", "allreduce", {"dp_replicate": 8}, 2 * 7 / 8 * 9e9 / 50e9),
+    ],
+)
+def test_messages_take_what_a_ring_takes(axis: str, operation: str, mesh: dict[str, int], wanted: float) -> None:
+    found = counted(Traffic(axis, operation, 3, 9_000_000_000))
+    compute, messages = seconds(found, devices.DEVICES["h100"], "bfloat16", MeshConfig(**mesh))
+    assert messages == {axis: pytest.approx(wanted)}
+    assert compute == pytest.approx(1e15 / (devices.REACHED * 989e12))
+
+
+def lines(found: Estimate) -> dict[str, Traffic]:
+    return {line.operation: line for line in found.measured.traffic}
+
+
+def test_sharding_is_hidden_behind_computing_and_every_pass_is_counted() -> None:
+    """The group of FSDP is that of all ranks here, and was called by another name."""
+    sides, ranks = mesh_of("dp=4")
+    one = estimate(recipe("train.batch=512", "train.precision=bfloat16"), sides, ranks, "h100")
+    three = estimate(recipe("train.batch=1536", "train.micro=128"), sides, ranks, "h100")
+    assert (one.cut.passes, three.cut.passes) == (1, 3)
+    assert "tokens" not in one.message_seconds
+    rest = sum(spent for axis, spent in one.message_seconds.items() if axis != "fsdp")
+    assert one.step_seconds == max(one.compute_seconds or 0, one.message_seconds["fsdp"]) + rest
+    assert rest < 0.01 * one.message_seconds["fsdp"]
+    assert three.measured.flops == 3 * one.measured.flops
+    # Gradients are reduced in every pass, in float32 whatever the weights are gathered in; the norm is one sum a step.
+    assert lines(three)["reduce_scatter_base"].calls == 3 * lines(one)["reduce_scatter_base"].calls
+    assert lines(three)["reduce_scatter_base"].bytes == 3 * lines(one)["reduce_scatter_base"].bytes
+    assert lines(three)["allgather_base"].bytes > 3 * lines(one)["allgather_base"].bytes
+    assert lines(three)["allreduce"].calls == lines(one)["allreduce"].calls
+
+
+def test_gradients_are_not_kept_whole_between_passes() -> None:
+    sides, ranks = mesh_of("dp=4")
+    one, two = (estimate(recipe(f"train.batch={n * 512}", "train.micro=128"), sides, ranks) for n in (1, 2))
+    assert (one.cut.passes, two.cut.passes) == (1, 2)
+    assert two.measured.peak - one.measured.peak <= one.measured.gradients
+
+
+def test_a_source_has_its_own_length() -> None:
+    def flops(source: int) -> int:
+        changes = ["model.stack=encoder-decoder", "data.kind=pairs", f"data.source_length={source}", "train.batch=128"]
+        return estimate(recipe(*changes), *mesh_of("dp=1")).measured.flops
+
+    assert flops(32) < 0.8 * flops(128)

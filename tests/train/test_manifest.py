@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.train import manifest
-from ropewalk.train.manifest import Broken, Digest, Manifest
+from ropewalk.train.checkpoint import manifest
+from ropewalk.train.checkpoint.manifest import Broken, Digest, Manifest
 
 
 @pytest.fixture

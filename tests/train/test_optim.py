@@ -9,7 +9,7 @@ from ropewalk.models import preset
 from ropewalk.train.config import TrainConfig
 from ropewalk.train.objective import Learner
 from ropewalk.train.optim import AdamW, Muon, optimizers, set_rates
-from ropewalk.train.sizes import sizes
+from ropewalk.train.plan.sizes import sizes
 
 SMALL = {"vocabulary": 53, "width": 32, "heads": 4, "head_width": 8, "key_heads": 4, "hidden": 64, "layers": 2}
 
@@ -79,5 +79,19 @@ def test_sizes(given: dict[str, int], ranks: int, rows: int, micro: int, passes:
 
 
 def test_ranks_must_share_a_batch_evenly() -> None:
-    with pytest.raises(ValueError, match=r"5 rows of 1,024, which 2 .* write train.batch=4096"):
+    with pytest.raises(ValueError, match=r"5 sequences of 1,024, which 2 .* write train.batch=4096"):
         sizes(TrainConfig(steps=1, batch=5 * 1024), 1024, 2)
+
+
+def test_an_update_of_muon_is_as_large_as_one_of_adam() -> None:
+    """Whatever the shape: 0.2 of the rate by its root mean square, as arXiv:2502.16982 scales it."""
+    torch.manual_seed(0)
+    model = Learner(preset("llama", **SMALL))
+    made = optimizers(Muon(matrix_lr=1e-2, decay=0.0), model, 1e-3)
+    (group,) = made[0].param_groups
+    before = [parameter.detach().clone() for parameter in group["params"]]
+    for parameter in group["params"]:
+        parameter.grad = torch.randn_like(parameter)
+    made[0].step()
+    for old, new in zip(before, group["params"], strict=True):
+        assert float((new.detach() - old).pow(2).mean().sqrt()) == pytest.approx(0.2 * 1e-2, rel=0.25)

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ropewalk.train.checkpoint import Checkpoints
-from ropewalk.train.faults import Fault
+from ropewalk.train.checkpoint.store import Checkpoints
+from ropewalk.train.guard.faults import Fault
 from ropewalk.train.loop import Loop
 from ropewalk.train.run import Result, train
+from tests.distributed.steps import ALONE
 from tests.train import small_recipe
 
 BAD = 5
@@ -34,7 +35,7 @@ def run(out: Path, policy: str) -> Result:
 
 def weights(out: Path, step: int) -> dict[str, str]:
     folder = out / "checkpoints" / f"step-{step:08d}"
-    found = Checkpoints(folder.parent).newest()
+    found = Checkpoints(folder.parent, ALONE).newest()
     assert found is not None
     assert found.step == step
     return {name: each.sha256 for name, each in found.manifest.files.items() if name.endswith(".distcp")}
@@ -67,14 +68,14 @@ def test_rollback_without_a_checkpoint(tmp_path: Path) -> None:
 
 
 def test_a_second_run_is_refused(tmp_path: Path) -> None:
-    from ropewalk.train.lease import Lease, LeaseTaken
+    from ropewalk.train.guard.lease import Lease, LeaseTaken
 
-    with Lease(tmp_path), pytest.raises(LeaseTaken, match="belongs to a run that is alive"):
+    with Lease(tmp_path, ALONE), pytest.raises(LeaseTaken, match="belongs to a run that is alive"):
         run(tmp_path, "stop")
 
 
 def test_drift_is_refused_and_can_be_allowed(tmp_path: Path) -> None:
-    from ropewalk.train.drift import Drift
+    from ropewalk.train.guard.drift import Drift
 
     train(small_recipe.recipe(8, 4), tmp_path, until=4)
     other = small_recipe.recipe(8, 4, optimizer={"kind": "adamw", "decay": 0.2})

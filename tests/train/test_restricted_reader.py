@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, BytesStorageMetadata, Metadata
 
-from ropewalk.train import manifest
-from ropewalk.train.checkpoint import Checkpoints
-from ropewalk.train.manifest import Broken, Manifest
-from ropewalk.train.restricted_reader import METADATA, RestrictedReader, _Contents
+from ropewalk.train.checkpoint import manifest
+from ropewalk.train.checkpoint.manifest import Broken, Manifest
+from ropewalk.train.checkpoint.restricted_reader import METADATA, RestrictedReader, _Contents
+from ropewalk.train.checkpoint.store import Checkpoints
+from tests.distributed.steps import ALONE
 from tests.train import tiny_run
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     model, optimizer = tiny_run.build()
-    Checkpoints(tmp_path).save(1, model, [optimizer], {})
+    Checkpoints(tmp_path, ALONE).save(1, model, [optimizer], {})
     return tmp_path / "step-00000001"
 
 

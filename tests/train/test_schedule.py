@@ -39,9 +39,10 @@ def test_wsd_is_level_then_falls_to_its_floor() -> None:
     schedule = WarmupStableDecay(warmup=10, decay=0.25, floor=0.2)
     shares = [schedule.share(step, 100) for step in range(1, 101)]
     assert shares[9:75] == [1.0] * 66
-    assert shares[99] == pytest.approx(0.2)
-    assert all(a > b for a, b in pairwise(shares[75:]))
-    assert math.isclose(shares[87] - shares[88], 0.8 / 25)
+    assert shares[99] == pytest.approx(0.2 + 0.8 / 26)
+    assert all(a > b for a, b in pairwise(shares[74:]))
+    assert math.isclose(shares[87] - shares[88], 0.8 / 26)
+    assert WarmupStableDecay(warmup=0).share(100, 100) > 0
 
 
 def test_constant() -> None:

@@ -14,12 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ropewalk.distributed.world import World
 from ropewalk.overrides import load
 from ropewalk.train import loop
 from ropewalk.train.config import Recipe
-from ropewalk.train.drift import Drift
 from ropewalk.train.fast import clear
-from ropewalk.train.faults import Fault
+from ropewalk.train.guard.drift import Drift
+from ropewalk.train.guard.faults import Fault
 from ropewalk.train.metrics import read
 from ropewalk.train.run import train
 from tests.cli.conftest import Ropewalk, ropewalk
@@ -86,8 +87,17 @@ def test_passes_and_recomputation_change_only_rounding(tmp_path: Path) -> None:
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
     train(recipe(), tmp_path, until=4)
-    with pytest.raises(ValueError, match="holds a run already; go on with it by --resume"):
+    with pytest.raises(ValueError, match="holds a run already; continue it with --resume"):
         train(recipe(), tmp_path)
+
+
+def test_what_rank_0_refuses_every_rank_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the others end in a traceback of gloo's, about a connection that was closed."""
+    monkeypatch.setattr(World, "first", False)
+    monkeypatch.setattr(World, "share", lambda self, value: (None, ValueError("rank 0 says no")))
+    with pytest.raises(ValueError, match="rank 0 says no"):
+        train(recipe(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_drift_is_an_error_that_lists_what_differs(tmp_path: Path) -> None:
@@ -213,6 +223,6 @@ def test_a_signal_saves(tmp_path: Path, number: signal.Signals, code: int) -> No
         running.send_signal(number)
         _, said = running.communicate(timeout=120)
     assert running.returncode == code, said
-    assert "go on with --resume" in said
+    assert "continue with --resume" in said
     (saved,) = (tmp_path / "run" / "checkpoints").glob("step-*")
     assert int(saved.name.removeprefix("step-")) == read(metrics)["train"][-1]["step"]

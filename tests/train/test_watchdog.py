@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ropewalk.train import watchdog
-from ropewalk.train.faults import FaultConfig
-from ropewalk.train.watchdog import TEMPORARY_FAILURE, blame, report
+from ropewalk.train.guard import watchdog
+from ropewalk.train.guard.faults import FaultConfig
+from ropewalk.train.guard.watchdog import TEMPORARY_FAILURE, blame, report
+from tests.distributed.steps import ALONE
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -112,11 +113,20 @@ def test_who_is_to_blame() -> None:
     assert "every rank waits" in report({0: waiting(3, True), 1: waiting(3, True)}, 60.0, Path("stacks"))
 
 
+def test_who_reads_a_number_of_all_ranks_waits_for_them(tmp_path: Path) -> None:
+    """On a GPU a rank waits for the others where it reads the loss, not in a call of torch.distributed."""
+    watched = watchdog.Watchdog(FaultConfig(), ALONE, tmp_path)
+    assert watched._where()[0] is False
+    with watched.reading():
+        assert watched._where()[0] is True
+    assert watched._where()[0] is False
+
+
 def test_a_run_of_slow_steps_is_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a step took a minute, the next may: the limit follows the slowest."""
     clock = [0.0]
     monkeypatch.setattr(watchdog.time, "monotonic", lambda: clock[0])
-    watched = watchdog.Watchdog(FaultConfig(hang=60), None, tmp_path)
+    watched = watchdog.Watchdog(FaultConfig(hang=60), ALONE, tmp_path)
     assert watched.limit == 600
     watched.beat(0)
     assert watched.limit == 60

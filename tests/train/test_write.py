@@ -11,13 +11,14 @@ import pytest
 import torch
 
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.load import load
-from ropewalk.checkpoints.native import Trained, why_not_llama
+from ropewalk.checkpoints.load.model import load
+from ropewalk.checkpoints.load.native import Trained
+from ropewalk.checkpoints.resolve.native import why_not_llama
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, preset
 from ropewalk.scaling import YaRN
+from ropewalk.train.checkpoint.model_directory import POINTS, write_model
 from ropewalk.train.objective import Learner
-from ropewalk.train.write import POINTS, write_model
 
 SMALL = {"vocabulary": 53, "width": 32, "heads": 4, "head_width": 8, "key_heads": 2, "hidden": 64}
 TOKENS = torch.randint(0, 53, (2, 40), generator=torch.Generator().manual_seed(0))

@@ -5,7 +5,7 @@ Losses go to OUT/losses.jsonl, one line a step and written before the step count
 
 from __future__ import annotations
 
-from ropewalk.train.parent import die_with_parent
+from ropewalk.train.guard.launcher import die_with_parent
 
 die_with_parent()  # before torch is imported: that takes seconds
 
@@ -24,11 +24,14 @@ import torch.distributed as dist
 from torch.nn import functional as F
 from torch.optim import Optimizer
 
+from ropewalk.distributed.world import World
 from ropewalk.models.config import TransformerConfig
 from ropewalk.models.transformer import Transformer
-from ropewalk.train.checkpoint import Checkpoints
-from ropewalk.train.faults import FaultConfig, Signals, Watch, Watchdog
-from ropewalk.train.lease import Lease
+from ropewalk.train.checkpoint.store import Checkpoints
+from ropewalk.train.guard.faults import FaultConfig, Watch
+from ropewalk.train.guard.lease import Lease
+from ropewalk.train.guard.signals import Signals
+from ropewalk.train.guard.watchdog import Watchdog
 
 TINY = TransformerConfig(vocabulary=32, width=16, heads=2, layers=2, hidden=32)
 
@@ -88,14 +91,14 @@ def main() -> int:
     options.add_argument("--hang-at", default="", help="RANK:STEP:HOW, how is sleep | spin")
     given = options.parse_args()
     torch.set_num_threads(1)
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-    rank = dist.get_rank() if dist.is_initialized() else 0
+    world = World.start()
+    rank = world.rank
     config = FaultConfig(hang=given.hang)
-    with Lease(given.out) as lease, Signals() as signals, Watchdog(config, None, given.out / "stacks") as watchdog:
-        checkpoints = Checkpoints(given.out / "checkpoints", lease=lease, asynchronous=given.asynchronous)
+    stacks = given.out / "stacks"
+    with Lease(given.out, world) as lease, Signals() as signals, Watchdog(config, world, stacks) as watchdog:
+        checkpoints = Checkpoints(given.out / "checkpoints", world, lease=lease, asynchronous=given.asynchronous)
         model, optimizer = build()
-        watch = Watch(config)
+        watch = Watch(config, world)
         number = 0
         if (found := checkpoints.newest()) is not None:
             number = checkpoints.load(found, model, [optimizer])["step"]
@@ -111,7 +114,7 @@ def main() -> int:
                 if rank == 0:
                     losses.write(json.dumps({"step": number, "loss": loss.hex()}) + "\n")
                 watchdog.beat(number)
-                asked = signals.asked(None, number)
+                asked = signals.asked(world, number)
                 if number % given.every == 0 or asked:
                     checkpoints.save(number, model, [optimizer], {"step": number})
                 if asked:
@@ -120,8 +123,7 @@ def main() -> int:
         digest = weights(model)
         if rank == 0:
             (given.out / "weights").write_text(digest, encoding="ascii")
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    world.stop()
     return 0
 
 

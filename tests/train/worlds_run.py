@@ -19,7 +19,7 @@ import torch
 from ropewalk.distributed.apply import parallelise
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.models.config import TransformerConfig
-from ropewalk.train.checkpoint import Checkpoints, Found
+from ropewalk.train.checkpoint.store import Checkpoints, Found
 from ropewalk.train.objective import Learner
 from ropewalk.train.optim import AdamW, Muon, optimizers
 from tests.train import forked, small_recipe
@@ -58,9 +58,10 @@ def spread(made: list[Any], model: Learner) -> None:
 
 def begin(folder: Path, muon: bool) -> None:
     def work(rank: int) -> None:
-        model, made = make(World.start(), 1, muon)
+        world = World.start()
+        model, made = make(world, 1, muon)
         spread(made, model)
-        Checkpoints(folder).save(1, model, made, {"step": 1})
+        Checkpoints(folder, world).save(1, model, made, {"step": 1})
 
     assert not any(forked.run(work)), "no checkpoint to begin with"
 
@@ -69,22 +70,25 @@ def move(before: Path, after: Path, ranks: int, mesh: dict[str, int], muon: bool
     """Read in this world, and written by it."""
 
     def work(rank: int) -> None:
-        model, made = make(World.start(MeshConfig(**mesh)), 2, muon)
-        found = Checkpoints(before).newest()
+        world = World.start(MeshConfig(**mesh))
+        model, made = make(world, 2, muon)
+        checkpoints = Checkpoints(before, world)
+        found = checkpoints.newest()
         assert found is not None
-        state = Checkpoints(before).load(found, model, made)
-        Checkpoints(after).save(state["step"], model, made, state)
+        state = checkpoints.load(found, model, made)
+        Checkpoints(after, world).save(state["step"], model, made, state)
 
     return forked.run(work, ranks)
 
 
 def held(folder: Path, muon: bool) -> dict[str, torch.Tensor]:
-    from ropewalk.train import tensors
+    from ropewalk.train.checkpoint import tensors
 
-    checkpoints = Checkpoints(folder)
+    world = World.start()
+    checkpoints = Checkpoints(folder, world)
     found: Found | None = checkpoints.newest()
     assert found is not None
-    model, made = make(World.start(), 3, muon)
+    model, made = make(world, 3, muon)
     checkpoints.load(found, model, made)
     return tensors.collect(model, made)
 

@@ -1,13 +1,14 @@
 """Keys and values of what came before, each key carrying its own position.
 
-A key's position is stored, never derived from its place: `next` is not the number of keys. Rows of a batch fill up at
-their own pace, padding takes no room, and a layer with a window keeps a ring of its last keys. The operations a server
-needs are exact: crop (take back), evict (drop some), shift (move keys to other positions), fork, select (beams).
+A key's position is stored, never derived from its place: `next` is not the number of keys. Sequences of a batch fill up
+at their own pace, padding takes no room, and a layer with a window keeps a ring of its last keys. The operations a
+server needs are exact: crop (take back), evict (drop some), shift (move keys to other positions), fork, select (beams).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Self, TypeAlias
 
 import torch
@@ -59,7 +60,7 @@ class LayerCache:
         self.fixed = False
 
     @classmethod
-    def of(cls, k: Tensor, v: Tensor, at: Positions) -> Self:
+    def holding(cls, k: Tensor, v: Tensor, at: Positions) -> Self:
         """Keys stored once and read at every step, those of cross-attention."""
         batch, heads, count, width = k.shape
         cache = cls(
@@ -126,7 +127,7 @@ class LayerCache:
         """Drops the keys where this function of their positions, or this (B, C) mask over `read`'s slots or over all
         slots, is True."""
         self._alone()
-        self._arrange(self.slots.evict(self.slots.without(_mask(where, self.slots))))
+        self.arrange(self.slots.evict(self.slots.without(_mask(where, self.slots))))
 
     def shift(self, encoding: Encoding | Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after by `delta` positions (an int, or (B,) one a row), turning them by
@@ -144,8 +145,7 @@ class LayerCache:
     def select(self, rows: Tensor | Sequence[int], slots: Slots | None = None) -> Self:
         """A cache of these rows, repeated or reordered: beams, or a finished row dropped."""
         rows = torch.as_tensor(rows, device=self.k.device)
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.k, other.v = self.k.index_select(0, rows), self.v.index_select(0, rows)
         other.slots = self.slots.select(rows) if slots is None else slots
         return other
@@ -157,7 +157,7 @@ class LayerCache:
                 "the whole cache"
             )
 
-    def _arrange(self, place: Tensor) -> None:
+    def arrange(self, place: Tensor) -> None:
         row = torch.arange(len(place), device=place.device)[:, None]
         self.k = self.k.transpose(1, 2)[row, place].transpose(1, 2)
         self.v = self.v.transpose(1, 2)[row, place].transpose(1, 2)
@@ -195,7 +195,7 @@ class Cache:
             place = slots.evict(segment)
             for layer in self.layers:
                 if layer.slots is slots:
-                    layer._arrange(place)
+                    layer.arrange(place)
 
     def shift(self, encoding: Encoding | Sequence[Encoding], delta: int | Tensor, *, start: int = 0) -> None:
         """Moves the keys at order `start` and after, each layer's by the encoding that rotated them, one for each.

@@ -1,60 +1,71 @@
-"""Attention within documents that lie side by side in a row, on a CPU: each document by itself.
+"""Attention within packed documents, on a CPU: each document by itself.
 
-The fused kernel takes who sees whom as a mask, and computes what the mask hides too. Documents need no mask: each is a
-row of its own. Which documents there are is read from the positions when it runs, so this is an operator of its own,
-which a compiler does not look into. Positions that are not documents side by side get the mask after all.
+The fused kernel takes the attention mask, and computes what the mask hides too. Documents need no mask: each is
+a sequence of its own. Which documents there are is read from the positions when it runs, so this is an operator of its
+own, which a compiler does not look into. Positions that are not packed documents get the mask after all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ropewalk.attention.rule import Rule, opened
-from ropewalk.attention.score import Score, precise
+from ropewalk.attention.score import Score, per_query_head, precise, same_width, slow_backward
 from ropewalk.positions import PAD, Positions
+from ropewalk.torch_private import cpu_attention
 
 SMALL = 1 << 13
 """Tokens of a row x tokens of an average document, below which a mask costs less than so many small calls: a row of 128
 with sentences of 10 is one call with a mask, or 400 without."""
 MASK = 1 << 24
 """Numbers of a mask that are there at once."""
-FEW = 1 << 14
-"""Numbers of a head's keys below which, on a CPU, the fused backward pass takes up to three times as long in bfloat16
-as in float32 (measured: 3.1 for 128 keys of 32, 1.4 for 512 of 32, 0.8 for 512 of 64)."""
-
-_forward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def fit(score: Score, q: Tensor) -> bool:
-    """Whether this is attention of tokens to themselves, without a window, a bias or dropout: all there is, is
-    documents."""
-    signal, whole = score.signal, score.rule.window is None and not score.biased and score.keep is None
-    return whole and signal.q is signal.k and q.device.type == "cpu" and not torch.compiler.is_exporting()
+def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
+    if not score.fusible:
+        return "it has no bias, soft cap, sink logit or dropout"
+    if score.rule.window is not None or score.signal.q is not score.signal.k:
+        return "it is for tokens that attend to themselves, without a window"
+    if q.device.type != "cpu" or torch.compiler.is_exporting() or cpu_attention() is None:
+        return "it is for CPUs, of a torch that has a fused kernel for them, and not for export"
+    return None
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, at: Positions, *, causal: bool, scale: float) -> Tensor:
-    """Queries, keys and values (B, H, L, K) of the same tokens."""
+def memory(q: Tensor, k: Tensor, score: Score) -> int:
+    return 0
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    scale, H, V = score.factor(q), q.shape[1], v.shape[-1]
+    q, k, v = same_width(q, k, v)
+    k, v = per_query_head(k, H), per_query_head(v, H)
     if torch.is_autocast_enabled("cpu"):
         q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
-    return _attend(q, k, v, at.order, at.segment, causal, scale)[0]
+    at = score.signal.q
+    return _attend(q, k, v, at.order, at.segment, score.rule.causal, scale)[0][..., :V]
+
+
+def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    found = cpu_attention()
+    assert found is not None, "`why_not` has looked"
+    return found
 
 
 @torch.library.custom_op("ropewalk::attend_documents", mutates_args=())
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, order: Tensor, segment: Tensor, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    out, weight = _zeros(q), _log_weight(q)
+    (forward, _), out, weight = _kernels(), _zeros(q), _log_weight(q)
     documents = _documents(order, segment, len(q), causal)
     for rows, some in documents or ():
-        found = _forward(*(x[rows, :, some] for x in (q, k, v)), 0.0, causal, scale=scale)
+        found = forward(*(x[rows, :, some] for x in (q, k, v)), 0.0, causal, scale=scale)
         out[rows, :, some], weight[rows, :, some] = found
     for some, mask, sees in () if documents else _masks(order, segment, causal, q.dtype):
-        mixed, weight[:, :, some] = _forward(q[:, :, some], k, v, 0.0, False, attn_mask=mask, scale=scale)
+        mixed, weight[:, :, some] = forward(q[:, :, some], k, v, 0.0, False, attn_mask=mask, scale=scale)
         out[:, :, some] = mixed * sees
     return out, weight
 
@@ -77,17 +88,17 @@ def _gradients(
     causal: bool,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grads = (_zeros(q), _zeros(k), _zeros(v))
+    (_, backward), grads = _kernels(), (_zeros(q), _zeros(k), _zeros(v))
     documents = _documents(order, segment, len(q), causal)
     for rows, some in documents or ():
         parts = _widened(*(x[rows, :, some] for x in (grad, q, k, v, out)))
-        found = _backward(*parts, weight[rows, :, some], 0.0, causal, scale=scale)
+        found = backward(*parts, weight[rows, :, some], 0.0, causal, scale=scale)
         for whole, part in zip(grads, found, strict=True):
             whole[rows, :, some] = part
     wide = torch.float32 if slow_backward(k) else q.dtype
     for some, mask, sees in () if documents else _masks(order, segment, causal, wide):
         parts = _widened(grad[:, :, some] * sees.to(grad.dtype), q[:, :, some], k, v, out[:, :, some])
-        found = _backward(*parts, weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
+        found = backward(*parts, weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
         grads[0][:, :, some] = found[0]
         for whole, part in zip(grads[1:], found[1:], strict=True):
             whole += part
@@ -142,10 +153,6 @@ def _masks(order: Tensor, segment: Tensor, causal: bool, dtype: torch.dtype) -> 
         yield some, torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf), sees.to(dtype)
 
 
-def slow_backward(k: Tensor) -> bool:
-    return k.device.type == "cpu" and k.dtype == torch.bfloat16 and k.shape[2] * k.shape[3] < FEW
-
-
 def _widened(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
     parts = (grad, q, k, v, out)
     return tuple(x.float() for x in parts) if slow_backward(k) else parts
@@ -158,6 +165,6 @@ def _zeros(q: Tensor) -> Tensor:
 
 
 def _log_weight(q: Tensor) -> Tensor:
-    """(B, H, L) the logarithm of each query's sum of weights, which the way back asks for."""
+    """(B, H, L) the logarithm of each query's sum of weights, which the backward pass needs."""
     B, H, L, _ = q.shape
     return q.new_zeros(B, L, H, dtype=precise(q.dtype)).transpose(1, 2)

@@ -5,7 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ropewalk.attention.score import Score, no_autocast, per_query_head, precise
+from ropewalk.attention.score import Score, all_scores, no_autocast, per_query_head, precise
+
+
+def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> None:
+    """It can do everything."""
+
+
+def memory(q: Tensor, k: Tensor, score: Score) -> int:
+    return all_scores(q, k)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
@@ -23,7 +31,7 @@ def _weights(q: Tensor, k: Tensor, score: Score) -> Tensor:
     H = q.shape[1]
     wide = precise(q.dtype)
     k = per_query_head(k, H).to(wide)
-    logits = score.finish(q.to(wide) @ k.mT, score.signal.q, score.signal.k).to(wide)  # (B, H, L, S)
+    logits = score.logits(q.to(wide) @ k.mT, score.factor(q), score.signal.q, score.signal.k).to(wide)  # (B, H, L, S)
     if score.sink is not None:
         sink = score.sink.to(wide)[None, :, None, None].expand(*logits.shape[:-1], 1)
         logits = torch.cat([logits, sink], dim=-1)

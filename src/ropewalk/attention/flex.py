@@ -15,21 +15,38 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
-from torch.utils import _pytree as pytree
 
 from ropewalk.attention.rule import Rule
-from ropewalk.attention.score import Score
+from ropewalk.attention.score import Score, all_scores
 from ropewalk.encodings import Signal
+from ropewalk.encodings.base import map_table
 from ropewalk.positions import PAD, Positions
 
 BLOCK = 128
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool) -> Tensor:
+def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
+    encoding, cpu = score.signal.encoding, q.device.type in ("cpu", "meta")
+    if score.dropout is not None:
+        return "it cannot drop weights by where they are"
+    if cpu and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *encoding.parameters())):
+        return "it has no backward on CPU"
+    if score.biased and not encoding.claims.pointwise and not cpu:
+        return f"the bias of {encoding.config.kind} cannot run inside a kernel"
+    return None
+
+
+def memory(q: Tensor, k: Tensor, score: Score) -> int:
+    return all_scores(q, k) if q.device.type in ("cpu", "meta") else 0
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool | None = None) -> Tensor:
+    """compiled: as everywhere but on a CPU, unless given."""
+    compiled = q.device.type != "cpu" if compiled is None else compiled
     signal, H = score.signal, q.shape[1]
     if not torch.is_grad_enabled():
         # On CPU it refuses whatever asks for a gradient, even where none is taken.
-        q, k, v, table = pytree.tree_map_only(Tensor, Tensor.detach, (q, k, v, signal.q_table))
+        q, k, v, table = map_table(Tensor.detach, (q, k, v, signal.q_table))
         signal = Signal(signal.encoding, signal.q, signal.k, table, None)
     B = max(signal.q.shape[0], signal.k.shape[0])
     q_at, k_at = (positions.expanded(B) for positions in (signal.q, signal.k))
@@ -47,7 +64,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool) -> 
         torch.compile(flex_attention, dynamic=False) if compiled else flex_attention,
         score_mod=score_mod if changed else None,
         block_mask=block_mask(score.rule, q_at, k_at),
-        scale=score.scale,
+        scale=score.factor(q),
         enable_gqa=H != k.shape[1],
     )
     with warnings.catch_warnings():

@@ -59,7 +59,7 @@ class Seen:
     def __init__(self, queries: Positions, keys: Positions, rule: Rule) -> None:
         self.queries, self.keys, self.rule = queries, keys, rule
 
-    def fits(self, queries: Positions, keys: Positions, rule: Rule) -> bool:
+    def describes(self, queries: Positions, keys: Positions, rule: Rule) -> bool:
         return self.queries is queries and self.keys is keys and self.rule == rule
 
     @cached_property

@@ -9,55 +9,119 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ropewalk.attention.rule import Rule
 from ropewalk.encodings import Signal
 from ropewalk.positions import Positions
 
+FEW = 1 << 14
+"""Numbers of a head's keys below which, on a CPU, the fused backward pass takes up to three times as long in bfloat16
+as in float32 (measured: 3.1 for 128 keys of 32, 1.4 for 512 of 32, 0.8 for 512 of 64)."""
+
 
 @dataclass(frozen=True)
-class Keep:
+class WeightDropout:
     """Dropout of attention weights: which are kept, decided by where they are, and what the kept are multiplied by."""
 
-    chosen: Callable[[slice, Tensor, Positions, Positions], Tensor]
-    """(rows of the batch, head numbers (H, 1, 1), queries, keys) -> (B, H, L, S), True where a weight is kept."""
+    kept: Callable[[slice, Tensor, Positions, Positions], Tensor]
+    """(sequences of the batch, head numbers (H, 1, 1), queries, keys) -> (B, H, L, S), True where a weight is kept."""
     factor: float
     rate: float | None = None
     """The share dropped, where any random choice will do, a kernel's own as well."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Score:
-    """Everything of a score besides the queries and keys."""
+    """How queries score keys, all but the queries and keys themselves: Score(rope.at(positions), Rule(window=512))."""
 
     signal: Signal
+    """The encoding at the positions of queries and keys."""
     rule: Rule
-    scale: float
-    """Already times the encoding's logit_gain."""
+    scale: float | None = None
+    """On q.k; 1/sqrt(K) unless given (T5: 1)."""
     soft_cap: float | None = None
+    """cap * tanh(score / cap)."""
     sink: Tensor | None = None
     """(H,) a learned logit of attending to nothing."""
     first_head: int = 0
     """Number in the whole model of this rank's first head."""
-    keep: Keep | None = None
+    dropout: WeightDropout | None = None
+    _plain: bool | None = field(default=None, init=False)
+
+    def check(self, q: Tensor, k: Tensor, v: Tensor) -> None:
+        """Refuses queries, keys and values that do not go together, or not with this score."""
+        (B, H, L, K), q_at, k_at = q.shape, self.signal.q.order, self.signal.k.order
+        if H % k.shape[1] or k.shape[1] != v.shape[1] or k.shape[2] != v.shape[2] or K != k.shape[-1]:
+            shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+            raise ValueError(f"{shapes} are not (B, H, L, K), (B, G, S, K), (B, G, S, V), H a multiple of G")
+        if q_at.shape[1] != L or k_at.shape[1] != k.shape[2]:
+            raise ValueError(
+                f"{L} queries and {k.shape[2]} keys came with positions for {q_at.shape[1]} and {k_at.shape[1]}; "
+                "use encoding.at(query positions, key positions)"
+            )
+        if len(k) != B or len(v) != B or q_at.shape[0] not in (1, B) or k_at.shape[0] not in (1, B):
+            raise ValueError(
+                f"a batch of {B} sequences of queries, {len(k)} of keys and {len(v)} of values came with positions for "
+                f"{q_at.shape[0]} and {k_at.shape[0]}; give positions for each sequence, or one row for all of them"
+            )
+        if not self.rule.causal and not self.signal.encoding.claims.bidirectional:
+            raise ValueError(
+                f"{self.signal.encoding.config.kind} is defined for keys up to the query only: use Rule(causal=True), "
+                "or an encoding that looks both ways"
+            )
+        if self.soft_cap is not None and self.soft_cap <= 0:
+            raise ValueError(f"soft_cap={self.soft_cap} must be positive, or None for no cap")
+        if self.sink is not None and self.sink.shape != (H,):
+            raise ValueError(f"sink has shape {tuple(self.sink.shape)}, there are {H} heads here")
+
+    def factor(self, q: Tensor) -> float:
+        """What q.k is multiplied by: the scale, and what the encoding multiplies every score by."""
+        return (q.shape[-1] ** -0.5 if self.scale is None else self.scale) * self.signal.encoding.logit_gain
 
     @property
     def fusible(self) -> bool:
         """Nothing in it that a fused kernel without masks could not compute."""
-        return self.soft_cap is None and self.sink is None and self.keep is None and not self.biased
+        return self.soft_cap is None and self.sink is None and self.dropout is None and not self.biased
 
     @property
     def rate(self) -> float:
         """Of dropout that a kernel may do as it likes."""
-        return 0.0 if self.keep is None or self.keep.rate is None else self.keep.rate
+        return 0.0 if self.dropout is None or self.dropout.rate is None else self.dropout.rate
 
     @property
     def biased(self) -> bool:
         return "bias" in self.signal.encoding.sites
+
+    @property
+    def plain(self) -> bool:
+        """True where the rule is known to be the ordinary causal triangle, or to hide nothing: no mask is needed."""
+        if self._plain is None:
+            object.__setattr__(self, "_plain", self._look())  # a cached_property has a lock, which compilers refuse
+        return bool(self._plain)
+
+    def _look(self) -> bool:
+        """Known, not guessed: it reads the numbers, so only where that costs no synchronisation, and never while
+        tracing."""
+        q, k, rule, seen = self.signal.q, self.signal.k, self.rule, self.signal.seen
+        if rule.window is None and q is k and q.is_plain:
+            return True
+        if seen is not None and q.shape[1] == 1:
+            return seen.describes(q, k, rule) and seen.all_seen
+        if torch.compiler.is_compiling() or q.order.device.type != "cpu" or rule.window is not None:
+            return False
+        one_document = bool((q.segment == k.segment[:, :1]).all() and (k.segment == k.segment[:, :1]).all())
+        if not one_document or bool((k.segment[:, 0] < 0).any()):
+            return False
+        if not rule.causal:
+            return True
+        if q.order is k.order or (q.order.shape == k.order.shape and torch.equal(q.order, k.order)):
+            return bool((k.order.diff(dim=-1) > 0).all())
+        return False
 
     def head(self, heads: int, device: torch.device) -> Tensor:  # (H, 1, 1)
         return torch.arange(self.first_head, self.first_head + heads, device=device)[:, None, None]
@@ -68,16 +132,16 @@ class Score:
         with no_autocast(q.index.device):
             return self.signal.bias(self.head(heads, q.index.device), q_index, k_index)
 
-    def drop(self, weights: Tensor, rows: slice, q: Positions, k: Positions) -> Tensor:
+    def drop(self, weights: Tensor, sequences: slice, q: Positions, k: Positions) -> Tensor:
         """The softmax's weights after dropout."""
-        if self.keep is None:
+        if self.dropout is None:
             return weights
-        kept = self.keep.chosen(rows, self.head(weights.shape[1], weights.device), q, k)
-        return torch.where(kept, weights * self.keep.factor, 0.0)
+        kept = self.dropout.kept(sequences, self.head(weights.shape[1], weights.device), q, k)
+        return torch.where(kept, weights * self.dropout.factor, 0.0)
 
-    def finish(self, products: Tensor, q: Positions, k: Positions) -> Tensor:
-        """From q.k to the logits the softmax takes: -inf where the rule hides the key."""
-        logits = products * self.scale
+    def logits(self, products: Tensor, factor: float, q: Positions, k: Positions) -> Tensor:
+        """From q.k to what the softmax takes: -inf where the rule hides the key."""
+        logits = products * factor
         if self.soft_cap is not None:
             logits = self.soft_cap * torch.tanh(logits / self.soft_cap)
         if self.biased:
@@ -94,6 +158,22 @@ def no_autocast(device: torch.device) -> AbstractContextManager[object]:
 def precise(dtype: torch.dtype) -> torch.dtype:
     """What scores are computed in: never less than float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def same_width(q: Tensor, k: Tensor, v: Tensor) -> list[Tensor]:
+    """As the fused kernels want them: zeros add nothing to q.k and are cut off the output."""
+    width = max(q.shape[-1], v.shape[-1])
+    return [F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v)]
+
+
+def slow_backward(k: Tensor) -> bool:
+    """Whether torch's fused backward pass is faster in float32 than in the keys' own precision."""
+    return k.device.type == "cpu" and k.dtype == torch.bfloat16 and k.shape[2] * k.shape[3] < FEW
+
+
+def all_scores(q: Tensor, k: Tensor) -> int:
+    """Bytes of the scores of all heads, with what computes them."""
+    return 3 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * precise(q.dtype).itemsize
 
 
 def per_query_head(keys: Tensor, heads: int) -> Tensor:

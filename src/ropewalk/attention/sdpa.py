@@ -12,32 +12,63 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ropewalk.attention import documents
 from ropewalk.attention.rule import opened
-from ropewalk.attention.score import Score, per_query_head, precise
+from ropewalk.attention.score import Score, all_scores, precise, same_width, slow_backward
+
+LARGEST_MASK = 64 * 2**20
+"""Bytes of a boolean mask, shared by all heads, that are built without asking."""
+LARGEST_BIAS = 16 * 2**20
+"""The same of a bias, of which every head has its own."""
+LARGEST_SCORES = 2**30
+"""Bytes of scores that torch's own dropout may take on a CPU, where its fused kernel has none."""
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Tensor:
-    """`plain`: the rule is the ordinary causal triangle or no rule at all, so no mask is built."""
-    H, K, V = q.shape[1], q.shape[-1], v.shape[-1]
-    # The fused kernels want one width; zeros add nothing to q.k and are cut off the output.
-    width = max(K, V)
-    q, k, v = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
-    signal, B, L, G = score.signal, q.shape[0], q.shape[2], k.shape[1]
-    if not plain and documents.fit(score, q):
-        k, v = per_query_head(k, H), per_query_head(v, H)
-        return documents.attend(q, k, v, signal.q, causal=score.rule.causal, scale=score.scale)[..., :V]
+def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
+    if score.soft_cap is not None:
+        return "it has no soft cap"
+    if score.sink is not None:
+        return "it has no sink logit"
+    if score.dropout is not None and score.dropout.rate is None:
+        return "it cannot drop weights by where they are"
+    if (unfused := _unfused(q, k, score)) > LARGEST_SCORES:
+        return f"its dropout on a CPU would take {unfused / 2**20:,.0f} MiB"
+    if (mask := _mask(q, k, score)) > (LARGEST_BIAS if score.biased else LARGEST_MASK):
+        return f"its mask would take {mask / 2**20:,.0f} MiB"
+    return None
+
+
+def memory(q: Tensor, k: Tensor, score: Score) -> int:
+    return _mask(q, k, score) + _unfused(q, k, score)
+
+
+def _mask(q: Tensor, k: Tensor, score: Score) -> int:
+    """Bytes of the mask, where one is needed."""
+    if score.plain and not score.biased:
+        return 0
+    sequences = max(score.signal.q.shape[0], score.signal.k.shape[0])
+    return sequences * q.shape[2] * k.shape[2] * (q.shape[1] * precise(q.dtype).itemsize if score.biased else 1)
+
+
+def _unfused(q: Tensor, k: Tensor, score: Score) -> int:
+    """Bytes that dropout takes on a CPU, whose fused kernel has none."""
+    return all_scores(q, k) if score.rate and q.device.type in ("cpu", "meta") else 0
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
+    signal, scale, V = score.signal, score.factor(q), v.shape[-1]
+    q, k, v = same_width(q, k, v)
+    (B, H, L, width), G = q.shape, k.shape[1]
     folded = L == 1 and H != G and not score.biased
     if folded:
         # One query a head: the heads that share a key are so many queries of one head, and each key is read once.
         q = q.view(B, G, H // G, width) if q.is_contiguous() else q.reshape(B, G, H // G, width)
-    shared = {"scale": score.scale, "enable_gqa": H != G and not folded, "dropout_p": score.rate}
-    if plain and not score.biased:
+    shared = {"scale": scale, "enable_gqa": H != G and not folded, "dropout_p": score.rate}
+    if score.plain and not score.biased:
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
         causal = score.rule.causal and not (L == 1 and signal.seen is not None)
         return _fused(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]
     seen = signal.seen
-    shared_by_layers = seen is not None and seen.fits(signal.q, signal.k, score.rule)
+    shared_by_layers = seen is not None and seen.describes(signal.q, signal.k, score.rule)
     mask, sees = seen.open if shared_by_layers else opened(score.rule.mask(signal.q, signal.k))
     if score.biased:
         bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype))
@@ -47,7 +78,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, plain: bool) -> Ten
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, *, attn_mask: Tensor | None = None, **settings: Any) -> Tensor:
-    if not (documents.slow_backward(k) and torch.is_grad_enabled() and q.requires_grad):
+    if not (slow_backward(k) and torch.is_grad_enabled() and q.requires_grad):
         return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, **settings)
     with torch.autocast("cpu", enabled=False):
         mask = attn_mask.float() if attn_mask is not None and attn_mask.is_floating_point() else attn_mask

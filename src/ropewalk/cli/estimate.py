@@ -11,43 +11,45 @@ from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, wr
 from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
-    from ropewalk.train.estimate import Estimate
+    from ropewalk.train.plan.estimate import Estimate
 
 EPILOG = examples(
     "ropewalk estimate decoder --mesh dp=4",
-    "ropewalk estimate decoder --mesh dp=2,cp=2 --device h100",
+    "ropewalk estimate decoder --mesh dp=2,cp=2 --gpu h100",
 )
 
 
 @guarded
 def estimate(
     file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
+    ] = None,
     mesh: Annotated[
         str, typer.Option(metavar="SIDES", help="Lay ranks out as dp=128,tp=8,cp=4 (also dp_replicate).")
     ] = "dp=1",
-    device: Annotated[
+    gpu: Annotated[
         str | None,
-        typer.Option(metavar="a100|h100|h200|b200", help="Say whether it fits this device, its time and its price."),
+        typer.Option(metavar="a100|h100|h200|b200", help="Estimate whether it fits this GPU, the time and the cost."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Count what one rank would hold, compute and send, without the machines.
+    """Estimate the memory, compute and communication of one rank, without the machines.
 
-    The code that trains is run on tensors that have only shapes, in a process group of that many ranks that exchanges
-    nothing. With --device it also says how long and how dear, and where it does not fit, the smallest change that does
-    (exit code 1). Times assume 45 % of the stated speed and say nothing about stragglers or restarts.
+    Runs the training code on meta tensors, in a simulated process group of that many ranks. With --gpu it also
+    estimates time and cost, and where the run does not fit, the smallest change that makes it fit (exit code 1).
+    Times assume 45 % of the stated speed and say nothing about stragglers or restarts.
     """
     from ropewalk.overrides import load
     from ropewalk.train.config import Recipe
-    from ropewalk.train.estimate import estimate as count
-    from ropewalk.train.estimate import mesh_of, smaller
+    from ropewalk.train.plan.estimate import estimate as count
+    from ropewalk.train.plan.estimate import mesh_of, smaller
 
     recipe = load(Recipe, located(file), changes or [])
     sides, ranks = mesh_of(mesh)
-    found = count(recipe, sides, ranks, device)
-    better = smaller(recipe, sides, ranks, device) if device is not None and found.fits is False else None
+    found = count(recipe, sides, ranks, gpu)
+    better = smaller(recipe, sides, ranks, gpu) if gpu is not None and found.fits is False else None
     if json:
         change = None if better is None else {"change": better[0], **_data(better[1])}
         write_json({**_data(found), "smallest_change": change})
@@ -55,7 +57,11 @@ def estimate(
         _say(found, quiet)
         if found.fits is False:
             write("")
-            write(f"It fits with {better[0]}." if better else "Nothing tried makes it fit: use more or larger devices.")
+            write(
+                f"It fits with {better[0]}."
+                if better
+                else "No change that was tried makes it fit: use more or larger GPUs."
+            )
     if found.fits is False:
         raise typer.Exit(WRONG)
 
@@ -104,10 +110,10 @@ def _say(found: Estimate, quiet: bool) -> None:
         )
         for each in measured.traffic
     ]
-    headings = ("messages on", "which", "calls", "bytes", "all of the side")
+    headings = ("messages on", "which", "calls", "bytes", "total for this axis")
     write_table(headings if found.device else headings[:-1], rows if found.device else [row[:-1] for row in rows])
     write("")
-    write(f"{measured.flops / 1e12:,.2f} TFLOP a rank in what was counted; counted in {measured.seconds:.1f} s")
+    write(f"{measured.flops / 1e12:,.2f} TFLOP per rank per step (estimated in {measured.seconds:.1f} s)")
 
 
 def size(count: float) -> str:

@@ -1,4 +1,4 @@
-"""`ropewalk generate`: a checkpoint goes on with a text, token by token."""
+"""`ropewalk generate`: text from a prompt, token by token."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import typer
 from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, note, write_json
 
 if TYPE_CHECKING:
-    from ropewalk.checkpoints.resolved import Resolved
-    from ropewalk.checkpoints.tokenizer import Stream, Tokenizer
+    from ropewalk.checkpoints.resolve.resolved import Resolved
+    from ropewalk.checkpoints.tokens.tokenizer import Stream, Tokenizer
     from ropewalk.models import Transformer
 
 INTERRUPTED = 130
@@ -39,48 +39,46 @@ class Precision(StrEnum):
 @guarded
 def generate(
     path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
-    prompt: Annotated[
-        list[str] | None, typer.Option(help="Go on with this text; may be repeated, for a batch.")
-    ] = None,
+    prompt: Annotated[list[str] | None, typer.Option(help="Start from this text; repeat it for a batch.")] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Take a file's text, as it is, for a prompt; - is standard input."),
+        typer.Option(metavar="PATH", help="Read a prompt from this file, unchanged; - is standard input."),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Make at most so many new tokens of each.")] = 128,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Generate at most this many tokens for each prompt.")] = 128,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Divide logits by this; 0 always takes the likeliest token.")
+        float, typer.Option(min=0, help="Divide logits by this; 0 always takes the most likely token.")
     ] = 0.7,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Choose among so many of the likeliest tokens.")] = None,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Sample from this many of the most likely tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Choose among the fewest whose probabilities sum to this.")
+        float | None, typer.Option(help="Sample from the fewest tokens whose probabilities sum to this.")
     ] = None,
     min_p: Annotated[
-        float | None, typer.Option(help="Choose among those at least so likely relative to the likeliest.")
+        float | None, typer.Option(help="Sample from tokens at least this likely relative to the most likely one.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Draw the first prompt's tokens from this seed, the next prompt's from the next."),
+        typer.Option(min=0, help="Seed the first prompt's sampling with this; the next prompt takes the next seed."),
     ] = None,
-    dtype: Annotated[Precision | None, typer.Option(help="Compute in this dtype; else in that of the file.")] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Compute in this dtype; the default is the file's.")] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a text.
+    """Generate text from a prompt.
 
-    One prompt's text is printed as it comes, several when all are done, each below its prompt. Prompts are taken as
-    they are: a chat model's markers (<|im_start|>) can be written in them. An encoder-decoder reads its prompt and
-    writes the answer. Ctrl-C stops and keeps what there is (exit code 130).
+    With one prompt, text is printed as it comes; with several, each below its prompt when all are done. Prompts are
+    not changed: a chat model's markers (<|im_start|>) can be written in them. An encoder-decoder reads its prompt and
+    writes the answer. Ctrl-C stops and keeps what was generated (exit code 130).
     """
     prompts = [*(prompt or []), *map(_read, file or [])]
     if not prompts:
-        raise typer.BadParameter("say what to go on with: --prompt TEXT or --file FILE")
+        raise typer.BadParameter("no prompt: give --prompt TEXT or --file PATH")
     tokenizer, resolved = _open(path, allow_kind or ())
     ids = [tokenizer.encode(text) for text in prompts]
     start = _start(resolved)
     first = _seed() if seed is None else seed
 
-    from ropewalk.checkpoints.load import load
+    from ropewalk.checkpoints.load.model import load
 
     model = load(path, dtype=dtype and dtype.value, kinds=allow_kind or ())
     _warn(model, 1 if start is not None else max(map(len, ids)), max_tokens)
@@ -130,7 +128,7 @@ class Run:
             typer.echo(_safe(stream.finish()))
 
     def stream(self, row: int) -> Stream:
-        """A decoder's text goes on with its prompt: a first space counts. An answer is a text of its own."""
+        """A decoder's text continues its prompt: a first space counts. An answer is a text of its own."""
         return self.tokenizer.stream(() if self.answers else self.ids[row])
 
     def text(self, row: int) -> str:
@@ -154,10 +152,10 @@ class Run:
 
 def _open(path: str, kinds: Collection[str]) -> tuple[Tokenizer, Resolved]:
     """What can be refused before the weights are read."""
-    from ropewalk.checkpoints import resolve
-    from ropewalk.checkpoints.tokenizer import of
+    from ropewalk.checkpoints.resolve.read import read
+    from ropewalk.checkpoints.tokens.tokenizer import of
 
-    resolved = resolve.read(Path(path), kinds=kinds)
+    resolved = read(Path(path), kinds=kinds)
     if resolved.stack == "encoder":
         raise ValueError(
             f"{path}: the model is an encoder: it reads a text and does not say what comes next. "
@@ -180,7 +178,7 @@ def _start(resolved: Resolved) -> int | None:
 
 
 def _read(name: str) -> str:
-    from ropewalk.checkpoints.strict_json import read_bytes
+    from ropewalk.checkpoints.files.strict_json import read_bytes
 
     data = sys.stdin.buffer.read() if name == "-" else read_bytes(Path(name), MOST_BYTES)
     try:
@@ -192,7 +190,10 @@ def _read(name: str) -> str:
 def _warn(model: Transformer, longest: int, max_tokens: int) -> None:
     known = model.plan.longest
     if known is not None and longest + max_tokens > known:
-        note(f"up to {longest + max_tokens:,} positions; the model was made for {known:,}: expect less sense past them")
+        note(
+            f"up to {longest + max_tokens:,} positions; the model was trained for {known:,}: "
+            "quality may degrade beyond that"
+        )
 
 
 def _seed() -> int:

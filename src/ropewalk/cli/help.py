@@ -47,7 +47,7 @@ def _usage(param: Any) -> str:
 
 
 def _value(written: str) -> str:
-    """--seed <int range> as --seed INT, --to <hf|gguf> as --to hf|gguf"""
+    """--seed <int range> as --seed INT, --to <hf|gguf> as --format hf|gguf"""
     choices = re.sub(r"<([^<>\[\]]*\|[^<>\[\]]*)>", r"\1", written)
     plain = re.sub(r"<(?:list\[)?(\w+)(?: range)?\]?>", lambda found: found[1].upper(), choices)
     return re.sub(r"\bSTR\b", "TEXT", plain)

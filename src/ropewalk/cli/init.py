@@ -29,7 +29,7 @@ def recipe(
 ) -> None:
     """Write a recipe that trains in under a minute without data, with comments that say what to change.
 
-    `ropewalk list recipes` has larger ones. A file that exists is never written over.
+    `ropewalk list recipes` has larger ones. An existing file is never overwritten.
     """
     from ropewalk.train.recipe_template import TEXT
 
@@ -49,10 +49,10 @@ def encoding(
 ) -> None:
     """Write an encoding of your own: a bias that works, to be changed into yours.
 
-    Its kind is the file's name and the class's, cable.Cable, in recipes and for every command. A file that exists is
-    never written over.
+    Its kind is the file's name and the class's, cable.Cable, in recipes and for every command. An existing file is
+    never overwritten.
     """
-    from ropewalk.encodings._template import TEXT
+    from ropewalk.encodings.template import TEXT
 
     path, module, there = _module(path)
     name = "".join(part.capitalize() for part in path.stem.split("_"))
@@ -72,7 +72,7 @@ def target(
 ) -> None:
     """Write a target: what your position code claims to be and how to call it, for `ropewalk verify`.
 
-    Three places in it are to be filled in. A file that exists is never written over.
+    Three places in it are to be filled in. An existing file is never overwritten.
     """
     from ropewalk.conformance.target_template import TEXT
 
@@ -98,7 +98,7 @@ def _create(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ValueError(f"{path} exists and is left as it is; give another name") from None
+        raise ValueError(f"{path} already exists and was not overwritten; give another name") from None
 
 
 def _say(path: Path, then: str, json: bool, quiet: bool, *, before: str = "Next", **more: Any) -> None:

@@ -13,7 +13,7 @@ from ropewalk.amounts import amount
 from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, write, write_table
 
 if TYPE_CHECKING:
-    from ropewalk.checkpoints.inspect import Report
+    from ropewalk.checkpoints.inspect.report import Report
 
 EPILOG = examples(
     "ropewalk inspect config.json",
@@ -46,11 +46,12 @@ def inspect(
     engines: Annotated[
         str | None,
         typer.Option(
-            "--engines", metavar="NAMES", help="Count only these: transformers5,transformers4,vllm,llama.cpp."
+            "--engines", metavar="NAMES", help="Compare only these engines: transformers5,transformers4,vllm,llama.cpp."
         ),
     ] = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="PATH", help="Say where the positions differ from this one's.")
+        str | None,
+        typer.Option("--against", metavar="PATH", help="Show where positions differ from those of this checkpoint."),
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
     allow_kind: AllowKind = None,
@@ -59,12 +60,13 @@ def inspect(
 ) -> None:
     """Show what positions a checkpoint uses, and what each engine would compute from it.
 
-    Reads the config alone, never weights; of an org/name only config.json is fetched, and a path that exists here wins.
+    Reads the config alone, never weights; for an org/name only config.json is fetched, and a local path takes
+    precedence.
     The exit code is 1 where engines disagree or a key about positions is not understood (with --against: where the two
-    differ), 3 where the file makes no sense.
+    differ), 3 where the file is not valid.
     """
-    from ropewalk.checkpoints.inspect import counted_engines
-    from ropewalk.checkpoints.inspect import inspect as inspected
+    from ropewalk.checkpoints.inspect.report import counted_engines
+    from ropewalk.checkpoints.inspect.report import inspect as inspected
 
     try:
         counted = counted_engines(None if engines is None else [name.strip() for name in engines.split(",")])

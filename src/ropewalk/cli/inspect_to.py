@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ropewalk.checkpoints.inspect_lengths import Reach, Stretch
-    from ropewalk.checkpoints.inspect_overrides import Override
+    from ropewalk.checkpoints.inspect.lengths import Reach, Stretch
+    from ropewalk.checkpoints.inspect.overrides import Override
 
 HEADINGS = ("scaling", "factor", "gain", "fastest pair changed", "pairs past their trained angle")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.checkpoints.engines.besides import WINDOWS
 
 if TYPE_CHECKING:
-    from ropewalk.checkpoints.inspect import Report, Row
+    from ropewalk.checkpoints.inspect.report import Report, Row
     from ropewalk.plan import LayerPlan, Plan
 
 DOT = " \u00b7 "
@@ -56,6 +56,10 @@ def _groups(plan: Plan) -> list[tuple[LayerPlan, list[int]]]:
 
 def _layer(layer: LayerPlan) -> str:
     settings: dict[str, Any] = {key: value for key, value in json.loads(layer.settings).items() if value is not None}
+    if layer.base is None and layer.frequencies:
+        slow, fast = min(layer.frequencies), max(layer.frequencies)
+        own = f"{len(layer.frequencies)} frequencies of its own, {fast:.6g} to {slow:.6g}"
+        return f"RoPE ({layer.layout}), {own}{_window(layer)}"
     if layer.base is None:
         said = NAMES.get(layer.kind, layer.kind)
         if "longest" in settings:
@@ -77,7 +81,8 @@ def _layer(layer: LayerPlan) -> str:
 
 
 def _window(layer: LayerPlan) -> str:
-    return "" if layer.window is None else f", window {layer.window:,}{_from(dict(layer.sources).get('window'))}"
+    kept = f" and the first {layer.keep_first:,}" if layer.keep_first else ""
+    return "" if layer.window is None else f", window {layer.window:,}{kept}{_from(dict(layer.sources).get('window'))}"
 
 
 def _lengths(plan: Plan) -> str:
@@ -271,8 +276,8 @@ def notes(report: Report) -> list[str]:
         found.append("lengths differ: " + ", ".join(f"{name} {length:,}" for name, length in served.items()))
     elif plan.extended is not None and served and max(served.values()) < plan.extended:
         found.append(
-            f"engines would stop at {max(served.values()):,}, the config's longest, short of the extended "
-            f"{plan.extended:,}; raise max_position_embeddings, or tell the engine"
+            f"engines will limit requests to {max(served.values()):,} (max_position_embeddings), below the extended "
+            f"{plan.extended:,}; raise max_position_embeddings, or set the length in the engine"
         )
     if report.rotates:
         engines = [row.reading for name, row in report.rows.items() if name != "paper"]

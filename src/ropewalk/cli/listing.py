@@ -103,7 +103,7 @@ def architectures(json: Json = False, quiet: Quiet = False) -> None:
 
     A model of several parts is read by its text part, whatever stands around it, where that is one of these.
     """
-    from ropewalk.checkpoints.architectures import PARTS, find, names
+    from ropewalk.checkpoints.architectures.table import PARTS, find, names
 
     found: list[dict[str, Any]] = []
     for name in names():
@@ -153,14 +153,14 @@ def _words(values: list[str] | None) -> str:
 
 
 def _encoding(cls: type[Encoding]) -> dict[str, Any]:
-    from ropewalk.encodings import Encoding
+    from ropewalk.encodings.base import SITES, Encoding
 
     about, arxiv = _about(cls.__module__)
     entry = {"kind": cls.Config.model_fields["kind"].default, "class": cls.__name__}
     if cls.sites is not Encoding.sites:
         # Made of other encodings: it has no sites, claims or parameters but theirs.
         return entry | {"sites": None, "learned": None, "claims": None, "arxiv": arxiv, "about": about}
-    sites = [site for site in cls.site_names if getattr(cls, site) is not getattr(Encoding, site)]
+    sites = [site for site in SITES if getattr(cls, site) is not getattr(Encoding, site)]
     sample = _sample(cls)
     if sample is None:
         claims, learned = cls.claims, cls.reset_parameters is not Encoding.reset_parameters

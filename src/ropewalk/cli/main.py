@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli import config, data, estimate, export, generate, init, inspect, listing, train, verify
+from ropewalk.cli import config, data, estimate, eval, export, generate, init, inspect, listing, plot, train, verify
 from ropewalk.cli.help import Commands
 from ropewalk.cli.output import examples
 
 app = Commands(
     name="ropewalk",
     help=(
-        "Transformer position encodings: made, tested and lengthened.\n\n"
+        "Transformer position encodings: inspect, test, train and extend them.\n\n"
         "Exit codes: 0 good, 1 found something wrong, 2 usage, 3 bad input, 5 something is not installed or not there. "
         "With ROPEWALK_TRACEBACK=1 an error shows where in the code it comes from."
     ),
@@ -28,9 +28,11 @@ app = Commands(
 app.add_typer(listing.app, name="list")
 app.add_typer(config.app, name="config")
 app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
+app.command(name="eval", epilog=eval.EPILOG)(eval.evaluate)
 app.command(epilog=generate.EPILOG)(generate.generate)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=verify.EPILOG)(verify.verify)
+app.command(epilog=plot.EPILOG)(plot.plot)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=estimate.EPILOG)(estimate.estimate)
 app.add_typer(data.app, name="data")

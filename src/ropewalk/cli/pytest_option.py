@@ -18,12 +18,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODULE:TARGET",
-        help="Hold this target to what `ropewalk verify` requires, one test for each requirement; may be repeated.",
+        help="Run the checks of `ropewalk verify` on this target, one test for each requirement; may be repeated.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "ropewalk: a requirement that --ropewalk holds a target to")
+    config.addinivalue_line("markers", "ropewalk: a requirement that --ropewalk checks a target against")
     if config.getoption("ropewalk"):
         from ropewalk.conformance import plugin
 

@@ -40,29 +40,35 @@ EPILOG = examples(
 @guarded
 def train(
     file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
-    changes: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Change this in it.")] = None,
-    out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the run into this folder; else into runs/NAME.")
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest whole checkpoint.")] = False,
+    out: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Write the run into this folder; runs/NAME unless given.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest complete checkpoint.")] = False,
     fast: Annotated[
-        bool, typer.Option("--fast", help="Take two steps with a small copy: train, save, resume, measure.")
+        bool,
+        typer.Option("--fast", help="Take two steps with a small copy of the model: train, save, resume, evaluate."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cost of the run and exit.")] = False,
     allow_drift: Annotated[
         bool, typer.Option("--allow-drift", help="Resume even where the recipe, data or versions differ.")
     ] = False,
-    device: Annotated[str, typer.Option(metavar="cpu|cuda", help="Train on this device.")] = "cpu",
+    device: Annotated[
+        str | None,
+        typer.Option(metavar="cpu|cuda", help="Train on this device; by default a GPU if there is one."),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train what a recipe says.
+    """Train a model by a recipe.
 
-    One process trains alone; `torchrun --nproc-per-node 8 -m ropewalk train ...` on eight, laid out by the recipe's
-    mesh. Everything goes into the run's folder: metrics.jsonl is the record. Ctrl-C or SIGTERM saves and stops, and
-    --resume goes on as if nothing had happened.
+    Runs in one process, or on eight with `torchrun --nproc-per-node 8 -m ropewalk train ...`, laid out by the recipe's
+    mesh. Everything is written to the run's folder, the measurements to metrics.jsonl. Ctrl-C or SIGTERM saves and
+    stops, and --resume continues as if nothing had happened.
     """
-    from ropewalk.train.parent import die_with_parent
+    from ropewalk.train.guard.launcher import die_with_parent
 
     die_with_parent()  # before torch is imported, which takes seconds in which a launcher can die
     from ropewalk.overrides import load
@@ -74,9 +80,10 @@ def train(
         return
     folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
     from ropewalk.distributed.world import NoDevice
-    from ropewalk.train.checkpoint import NotFinite, SaveFailed
-    from ropewalk.train.faults import Fault
-    from ropewalk.train.lease import LeaseLost, LeaseTaken
+    from ropewalk.train.checkpoint.recorded_writer import NO_ROOM
+    from ropewalk.train.checkpoint.store import NotFinite, SaveFailed
+    from ropewalk.train.guard.faults import Fault
+    from ropewalk.train.guard.lease import LeaseLost, LeaseTaken
 
     try:
         result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
@@ -88,6 +95,11 @@ def train(
         raise typer.Exit(ENVIRONMENT) from None
     except LeaseTaken as error:
         raise ValueError(str(error)) from None
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        say_error(str(error))
+        raise typer.Exit(ENVIRONMENT) from None
     if result is None:
         return
     if json:
@@ -95,12 +107,12 @@ def train(
     elif not quiet:
         _say(result)
     if not result.finished:
-        note(f"stopped at step {result.step:,} of {result.steps:,}; go on with --resume")
+        note(f"stopped at step {result.step:,} of {result.steps:,}; continue with --resume")
         raise typer.Exit(INTERRUPTED if result.signal == signal.SIGINT else 0)
 
 
 def _run(
-    recipe: Recipe, folder: Path, resume: bool, fast: bool, allow_drift: bool, device: str, *, shown: bool
+    recipe: Recipe, folder: Path, resume: bool, fast: bool, allow_drift: bool, device: str | None, *, shown: bool
 ) -> Result | None:
     """What came of it, on the first rank."""
     import os
@@ -108,7 +120,10 @@ def _run(
 
     if find_spec("grain") is None:
         raise ModuleNotFoundError("grain is not installed", name="grain")
+    if device is None:
+        import torch
 
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     if fast:
         from ropewalk.train.fast import clear
         from ropewalk.train.fast import fast as run_fast
@@ -140,19 +155,19 @@ def _say(result: Result) -> None:
 
 
 def _steps(found: dict[str, Any]) -> str:
-    rows, passes = counted(found["rows"], "row"), counted(found["passes"], "pass", "passes")
+    rows, passes = counted(found["rows"], "sequence"), counted(found["passes"], "pass", "passes")
     return f"{found['steps']:,} of {rows} in {passes}"
 
 
 def _say_cost(recipe: Recipe, json: bool) -> None:
-    from ropewalk.train.estimate import dry_run
+    from ropewalk.train.plan.estimate import dry_run
 
     found: dict[str, Any] = dry_run(recipe)
     if json:
         write_json(found)
         return
     from ropewalk.cli.estimate import size
-    from ropewalk.overrides import to_yaml
+    from ropewalk.yaml_text import to_yaml
 
     write(to_yaml(found["recipe"]))
     memory = [(f"memory, {part}", size(count)) for part, count in found["memory"].items()]

@@ -1,4 +1,4 @@
-"""`ropewalk verify`: holds position code to the requirements, ours or anybody's."""
+"""`ropewalk verify`: runs the conformance suite on position code, ours or anybody's."""
 
 from __future__ import annotations
 
@@ -74,15 +74,17 @@ def verify(
     seed: Annotated[int, typer.Option("--seed", help="Draw random inputs from this seed.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show what held and every comparison.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also show passed checks and every comparison.")
+    ] = False,
 ) -> None:
-    """Hold position code to the requirements: angles far from 0, shifts, caches, padding, configs.
+    """Test position code against the requirements: angles far from 0, shifts, caches, padding, configs.
 
     KIND is one of ours (ropewalk list encodings); MODULE:TARGET is an object of yours with a spec, a build and what
-    it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, held to what its config resolves to.
-    Requirements that a target cannot take are not applicable, never held. --library all is the scoreboard: every
-    library that this Python can import, beside ours, as a matrix, as JSON and as a page.
-    The exit code is 1 if anything is broken; what a library is known to break does not count.
+    it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, checked against its plan.
+    Requirements that do not apply to a target are listed as such and never count as passed. --library all makes the
+    scoreboard: every library that this Python can import, beside ours, as a matrix, as JSON and as a page.
+    The exit code is 1 if anything failed; known failures of a library do not count.
     """
     if listed:
         return _list(json, quiet)
@@ -105,13 +107,13 @@ def verify(
     else:
         for report in reports:
             _show(report, quiet, verbose, named=library is not None)
-    if any(report.broken for report in reports):
+    if any(report.failed for report in reports):
         raise typer.Exit(WRONG)
     return None
 
 
 def _not_applicable(reports: list[Report]) -> str:
-    """Nothing held and nothing broke: that is no verdict, and must not look like a good one."""
+    """Nothing passed and nothing failed: that is no verdict, and must not look like a good one."""
     whys = [*dict.fromkeys(f"{result.id} {result.why}" for report in reports for result in report.results)]
     asked = " or ".join(dict.fromkeys(report.target for report in reports))
     more = f"; and {len(whys) - 3} more" if len(whys) > 3 else ""
@@ -222,7 +224,7 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
         write_table(*scoreboard.table(data))
         for name, target, result in wrong:
             write(
-                f"\n{name}, {target['says']}: {result['id']} broken, not on its list. {result.get('why', '')}".rstrip()
+                f"\n{name}, {target['says']}: {result['id']} failed, not on its list. {result.get('why', '')}".rstrip()
             )
             write("\n".join(f"    {line}" for line in result["reproduction"].splitlines()))
         write("\n" + "\n".join(map(str, files)))
@@ -233,7 +235,7 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
 def _vectors(out: str) -> None:
     from importlib import import_module
 
-    for path in import_module("ropewalk.conformance.vectors").write(out) or ():
+    for path in import_module("ropewalk.conformance.vectors.arrays").write(out) or ():
         write(str(path))
 
 
@@ -266,7 +268,7 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
     from ropewalk.conformance.run import describe
 
     if quiet:
-        for result in report.broken:
+        for result in report.failed:
             write(f"{report.target} {result.id}" if named else result.id)
         return
     if named:
@@ -275,7 +277,7 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
     if verbose:
         write("")
         for result in report.results:
-            if result.status in ("broken", "expected"):
+            if result.status in ("failed", "expected"):
                 write(f"  {result.id}  {result.title}")
             else:
                 write("\n".join(describe(result)))

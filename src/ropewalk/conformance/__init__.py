@@ -1,4 +1,4 @@
-"""A conformance suite for position code: the spec, the checks, and targets to hold to them.
+"""A conformance suite for position code: the spec, the checks, and the targets they run on.
 
     from ropewalk.conformance import Spec, verify
 

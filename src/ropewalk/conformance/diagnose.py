@@ -66,11 +66,7 @@ def cause(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> str
     if any(alike(truth) for truth in truths):
         off = float(frequency_errors(omega, reach, spec).max())
         if dtype == torch.float32 and min(float((omega - truth).abs().max()) for truth in truths) * reach > EXACT:
-            return (
-                f"the frequencies are off by up to {off:.1g} of themselves, as float32 powers are"
-                if off < 1e-6
-                else None
-            )
+            return f"the frequencies have relative errors up to {off:.1g}, as float32 powers do" if off < 1e-6 else None
         return collapsed(target, built, dtype) or "the frequencies are right; the product with the position is not"
     return next((says for guess, says in mistakes(spec) if alike(guess)), None)
 

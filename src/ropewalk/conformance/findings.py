@@ -123,10 +123,10 @@ class Findings:
 
     @property
     def worst(self) -> Difference | None:
-        broken = [found for found in self.compared if not found.holds]
-        # Of several that are broken the first is told: checks go from the plain to the special.
-        if broken:
-            return broken[0]
+        failed = [found for found in self.compared if not found.holds]
+        # Of several that fail the first is reported: checks go from the plain to the special.
+        if failed:
+            return failed[0]
         return max(self.compared, key=lambda found: found.ratio, default=None)
 
 
@@ -137,7 +137,7 @@ class Result:
     id: str
     title: str
     status: str
-    """held | broken | not applicable | expected (broken, as the library's list says)"""
+    """passed | failed | not applicable | expected (failed, as the library's list says)"""
     measured: float | None = None
     bound: float | None = None
     unit: str = ""
@@ -151,7 +151,7 @@ class Result:
     seconds: float = 0.0
     declared: bool = False
     """The bound is the target's own."""
-    mended: bool = False
+    fixed: bool = False
     """Held, though it is on the library's list of expected failures."""
     issue: str | None = None
     compared: tuple[Difference, ...] = ()

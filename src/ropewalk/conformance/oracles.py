@@ -4,7 +4,7 @@
     angle(p, i) = 2 pi (p turns_i mod 2^256) / 2^256
 
 Nothing here comes from the rest of ropewalk: a scaling is read for its settings alone. `frequencies32` is the float32
-arithmetic that transformers ships, for targets that are held to checkpoints trained on it.
+arithmetic that transformers ships, for targets that are checked against checkpoints trained on it.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ def length_of(spec: Spec) -> int:
 def frequencies(spec: Spec) -> Truth:
     """The real numbers, fastest first."""
     width, scaling = spec.rotary, spec.scaling
+    if spec.frequencies is not None:
+        return spec.frequencies
     if scaling is None:
         return ladder(spec.base, width)
     rule = _RULES[scaling.kind]
@@ -171,6 +173,8 @@ def gains(spec: Spec) -> tuple[float, float]:
 
 def frequencies32(spec: Spec) -> Truth:
     """What the float32 arithmetic of transformers 5 makes of the same equations on a CPU."""
+    if spec.frequencies is not None:
+        return spec.frequencies
     width = spec.rotary
     s: Any = spec.scaling
     kind = None if s is None else s.kind

@@ -23,7 +23,7 @@ from ropewalk.conformance.target import Target, find
 
 
 class Broken(Exception):
-    """A requirement is not held."""
+    """A requirement failed."""
 
     def __init__(self, result: Result) -> None:
         super().__init__(f"{result.id} {result.title}")
@@ -43,7 +43,7 @@ class Requirement(pytest.Item):
         self.user_properties += [("status", result.status), ("measured", result.measured), ("bound", result.bound)]
         if result.status == "not applicable":
             pytest.skip(result.why or "not applicable")
-        if result.status == "broken":
+        if result.status == "failed":
             raise Broken(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -1,4 +1,4 @@
-"""Runs the checks on a target, and says what was found: the verdict first, then what is broken, then how to see it."""
+"""Runs the checks on a target, and reports: the verdict first, then what failed, then how to reproduce it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Report:
         return [result for result in self.results if result.status in statuses]
 
     @property
-    def broken(self) -> list[Result]:
-        return self.of("broken")
+    def failed(self) -> list[Result]:
+        return self.of("failed")
 
     def raise_for_failures(self) -> None:
-        if self.broken:
+        if self.failed:
             raise AssertionError(f"{self.target}: {self}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,29 +59,29 @@ class Report:
 
     @property
     def counts(self) -> dict[str, int]:
-        held, broken, expected = (len(self.of(status)) for status in ("held", "broken", "expected"))
+        passed, failed, expected = (len(self.of(status)) for status in ("passed", "failed", "expected"))
         total = len(self.results)
-        apply = held + broken + expected
-        return {"requirements": total, "apply": apply, "held": held, "broken": broken, "expected": expected}
+        apply = passed + failed + expected
+        return {"requirements": total, "apply": apply, "passed": passed, "failed": failed, "expected": expected}
 
     @property
     def verdict(self) -> str:
         counts = self.counts
         parts = [counted(counts["requirements"], "requirement"), counted(counts["apply"], "applies", "apply")]
-        parts += [f"{counts['held']} held"]
-        parts += [f"{counts[name]} {name}" for name in ("expected", "broken") if counts[name] or name == "broken"]
-        mended = [result.id for result in self.results if result.mended]
-        parts += [f"mended: {', '.join(mended)}"] if mended else []
+        parts += [f"{counts['passed']} passed"]
+        parts += [f"{counts[name]} {name}" for name in ("expected", "failed") if counts[name] or name == "failed"]
+        fixed = [result.id for result in self.results if result.fixed]
+        parts += [f"fixed: {', '.join(fixed)}"] if fixed else []
         return DOT.join(parts)
 
     def __repr__(self) -> str:
-        failed = [f"  {result.id}  {result.title}" for result in self.broken]
+        failed = [f"  {result.id}  {result.title}" for result in self.failed]
         return brief("\n".join([f"{self.target}: {self.verdict}", *failed]))
 
     def __str__(self) -> str:
         lines = [f"{self.verdict:<78}  {self.seconds:.1f} s"]
         same: dict[Any, list[Result]] = {}
-        for result in [*self.broken, *self.of("expected")]:
+        for result in [*self.failed, *self.of("expected")]:
             # What raises in `build` raises in every requirement: it is told once.
             cause = (result.status, result.why) if result.measured is None else result.id
             same.setdefault(cause, []).append(result)
@@ -92,16 +92,16 @@ class Report:
 
 
 def describe(result: Result) -> list[str]:
-    """One requirement that is not held, or that is shown with -v."""
+    """One requirement that failed, or that is shown with -v."""
     if result.status == "not applicable":
-        return [f"  {result.id}  {result.title:<48}  not applicable: {result.why}"]
+        return [f"  {result.id}  {result.title:<59}  not applicable: {result.why}"]
     state = result.status
-    if state in ("broken", "expected") and result.first_position is not None:
+    if state in ("failed", "expected") and result.first_position is not None:
         state += f" from position {result.first_position:,}"
-    lines = [f"  {result.id}  {result.title:<48}  {state:<32}  {size(result)}".rstrip()]
-    for text in (result.what if result.status == "broken" else None, result.why):
+    lines = [f"  {result.id}  {result.title:<59}  {state:<28}  {size(result)}".rstrip()]
+    for text in (result.what if result.status == "failed" else None, result.why):
         lines += [f"       {text}"] if text else []
-    if result.status in ("broken", "expected"):
+    if result.status in ("failed", "expected"):
         lines += [
             f"       {'reproduce: ' if not n else '           '}{line}"
             for n, line in enumerate((result.reproduction or "").splitlines())
@@ -132,7 +132,7 @@ def verify(
     expected: Mapping[str, Mapping[str, str]] | None = None,
     progress: Callable[[Check], None] | None = None,
 ) -> Report:
-    """Holds a target to every requirement it can be held to, or to `only` some: verify(target, only="N1,C4").
+    """Runs every check that applies to a target, or `only` some: verify(target, only="N1,C4").
 
     `expected` are failures of a library that are known, by id: {"reason": ..., "issue": ...}.
     """
@@ -140,7 +140,7 @@ def verify(
     if unknown := [name for name in target.spec.bounds if name not in every()]:
         raise ValueError(f"bounds: no requirement {unknown[0]!r}; there are N01 to N11 and C01 to C34")
     for check in every().values():
-        check.declared(target.spec.bounds)  # one that cannot be is told now, and not as a broken requirement
+        check.declared(target.spec.bounds)  # one that cannot be is reported now, and not as a failed requirement
     report = Report(target.name)
     began = time.perf_counter()
     for check in chosen(only):
@@ -168,7 +168,7 @@ def chosen(only: Iterable[str] | str | None) -> list[Check]:
 
 
 def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str] | None = None) -> Result:
-    """One check on one target. A check that raises is broken, with what was raised for the reason."""
+    """One check on one target. A check that raises has failed, with what was raised as the reason."""
     told = {"id": check.id, "title": check.title, "page": page(check.id)}
     refusal = check.refusal(target)
     if refusal is not None:
@@ -190,8 +190,8 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
     if worst is None:
         why = notes or "nothing of it could be compared"
         return Result(status="not applicable", why=why, seconds=seconds, **told)
-    broken = not worst.holds or math.isnan(worst.measured)
-    status = "held" if not broken else "broken" if expected is None else "expected"
+    failed = not worst.holds or math.isnan(worst.measured)
+    status = "passed" if not failed else "failed" if expected is None else "expected"
     return Result(
         status=status,
         measured=None if math.isnan(worst.measured) else worst.measured,
@@ -200,11 +200,11 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
         first_position=worst.first_position,
         at=worst.at,
         what=worst.name or None,
-        why=(worst.why or notes) if broken else notes,
-        reproduction=reproduction(target, check.id, worst) if broken else None,
+        why=(worst.why or notes) if failed else notes,
+        reproduction=reproduction(target, check.id, worst) if failed else None,
         seconds=seconds,
         declared=_declared(worst, target.spec.bounds.get(check.id)),
-        mended=status == "held" and expected is not None,
+        fixed=status == "passed" and expected is not None,
         issue=None if expected is None else expected.get("issue"),
         compared=tuple(found.compared),
         **told,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 FILE = Path(__file__).with_name("spec.md")
 VERSION = "2026-11-15"
-"""The date of the text; a test holds it against the first lines of spec.md."""
+"""The date of the text; a test compares it with the first lines of spec.md."""
 PAGES = "docs/en/conformance.md"
 """Where the text is rendered; each requirement has the anchor of its id."""
 

@@ -2,7 +2,7 @@
 
 A target is a module, a class used as a namespace, or an instance. It has
 
-    spec      a Spec: what it claims to be, the ground truth it is held to
+    spec      a Spec: what it claims to be, the ground truth it is checked against
     build(dtype=torch.float32, device="cpu")            a fresh instance of anything; called often
 
 and any of these, each of which takes what `build` returned first:
@@ -32,6 +32,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -51,7 +52,7 @@ Width = Annotated[int, Field(gt=0, le=65_536)]
 
 
 class Spec(Settings):
-    """What a target claims to be. Everything it is held to follows from these."""
+    """What a target claims to be. Everything it is checked against follows from these."""
 
     kind: Literal["rope", "alibi", "t5", "sinusoidal", "other"] = "rope"
     """other: only what needs no ground truth is checked."""
@@ -63,6 +64,8 @@ class Spec(Settings):
     """R, features of a head that turn; None: all."""
     layout: Literal["half", "pairs"] = "half"
     scaling: AnyScaling | None = None
+    frequencies: tuple[Decimal, ...] | None = None
+    """Of one's own, in place of base and scaling: radians per position of each pair."""
     arithmetic: Literal["exact", "float32"] = "float32"
     """Which frequencies are true: the real numbers, or those of transformers' float32 arithmetic as well."""
     window: Annotated[int, Field(gt=0)] | None = None

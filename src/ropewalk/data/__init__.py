@@ -1,1 +1,1 @@
-"""What models are trained on: prepared token files, rows made of them, batches in an order that is a pure function."""
+"""What models are trained on: prepared token files, sequences cut from them, batches whose order is a pure function."""

@@ -1,6 +1,6 @@
 """One batch: what a model reads, where its tokens are, and what it is asked for.
 
-Rows are made one by one as numpy arrays (`Row`), by any thread, and only then put together as tensors (`Batch`).
+Sequences are made one by one as numpy arrays (`Row`), by any thread, and only then put together as tensors (`Batch`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
     tokens: Tensor  # (B, L) int64: what the model reads, the decoder of an encoder-decoder
     at: Positions  # (B, L)
     target: Tensor  # (B, L) int64, IGNORE where nothing is asked
-    sample: Tensor  # (B,) int64: number of each row in the data, whatever batch or rank it is in
+    sample: Tensor  # (B,) int64: number of each sequence in the data, whatever batch or rank it is in
     source: Tensor | None = None  # (B, S) int64: what the encoder of an encoder-decoder reads
     source_at: Positions | None = None
 
@@ -33,13 +33,13 @@ class Batch(NamedTuple):
         return Batch(*(None if part is None else part.to(device) for part in self))  # pyrefly: ignore[bad-argument-type]
 
     def take(self, rows: slice) -> Batch:
-        """Some of the rows; what was known of the positions stays known."""
+        """Some of the sequences; what was known of the positions stays known."""
         source = None if self.source is None else self.source[rows]
         source_at = None if self.source_at is None else self.source_at.rows(rows)
         return Batch(self.tokens[rows], self.at.rows(rows), self.target[rows], self.sample[rows], source, source_at)
 
     def silent(self, rows: Tensor) -> Batch:
-        """Nothing is asked in these rows, (B,) bool."""
+        """No targets in these sequences, (B,) bool."""
         return self._replace(target=self.target.masked_fill(rows[:, None], IGNORE))
 
     @property
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
 
 class Side(NamedTuple):
-    """The tokens of one row and where they are: index counts within a segment, segment is PAD past the end."""
+    """The tokens of one sequence and where they are: index counts within a segment, segment is PAD past the end."""
 
     tokens: Ints
     index: Ints
@@ -83,7 +83,7 @@ def filled(pieces: Sequence[Ints], width: int) -> Ints:
 
 
 def collate(rows: Sequence[Row], *, plain: bool, limit: int, source_limit: int | None = None) -> Batch:
-    """plain: every row is known to be one unpadded piece. The limits are those of the run, not of these rows."""
+    """plain: every sequence is known to be one unpadded piece. The limits are those of the run, not of these."""
     tokens, at = _stacked([row.side for row in rows], plain, limit)
     target = torch.from_numpy(np.stack([row.target for row in rows]))
     sample = torch.tensor([row.number for row in rows], dtype=torch.int64)

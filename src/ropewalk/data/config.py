@@ -1,4 +1,4 @@
-"""Which data a run reads and how rows are made of it: the `data` of a recipe.
+"""Which data a run reads and how sequences are made of it: the `data` of a recipe.
 
 data: {kind: text, path: data/long-english, length: 1024}
 data: {kind: pairs, path: data/en-de, length: 128, source_length: 128}
@@ -23,23 +23,23 @@ class TextData(Settings):
     path: str
     """A directory written by `ropewalk data prepare`."""
     length: Length = 1024
-    """Tokens of a row."""
+    """Tokens of a sequence."""
     packing: Literal["stream", "document"] = "stream"
-    """stream: documents end to end, cut into rows. document: a row is a piece of one document, filled up."""
+    """stream: documents end to end, cut into sequences. document: a sequence is a piece of one document, padded."""
     isolate: bool = True
-    """Packed documents see only themselves and each starts at position 0; false: a row is one text. Of stream only."""
+    """Packed documents attend to themselves only, each from position 0; false: a sequence is one text. For stream."""
 
 
 class PairsData(Settings):
-    """Texts and their translations, for encoder-decoders; several short pairs share a row and see only themselves."""
+    """Texts and their translations, for encoder-decoders; several short pairs share a sequence, each alone."""
 
     kind: Literal["pairs"] = "pairs"
     path: str
     """A directory written by `ropewalk data prepare --kind pairs`."""
     length: Length = 128
-    """Tokens of a row of targets; a pair with a longer side is left out."""
+    """Tokens of a target sequence; a pair with a longer side is left out."""
     source_length: Length = 128
-    """Tokens of a row of sources."""
+    """Tokens of a source sequence."""
 
 
 class TaskData(Settings):
@@ -48,7 +48,7 @@ class TaskData(Settings):
     kind: Literal["task"] = "task"
     task: Literal["copy", "reverse", "addition", "passkey"] = "copy"
     length: Length = 64
-    """Tokens of a row; samples are as long as fits."""
+    """Tokens of a sequence; samples are as long as fits."""
     shortest: int | None = Field(default=None, ge=1)
     """Symbols of the shortest sample; null: all as long as fits."""
     vocabulary: int = Field(default=32, ge=5, le=65536)

@@ -1,11 +1,11 @@
-"""Prepared data, opened for a run: batches whose rows depend on the seed and the batch's number alone.
+"""Prepared data, opened for a run: batches whose sequences depend on the seed and the batch's number alone.
 
     data = open_data(config, stack="decoder", seed=1)
     data.batch("train", 12, rows=64)                         the whole of batch 12
-    data.batch("train", 12, rows=64, shard=1, shards=4)      rows 1, 5, 9, ... of it
+    data.batch("train", 12, rows=64, shard=1, shards=4)      sequences 1, 5, 9, ... of it
 
-Training rows are shuffled, in another order each epoch; evaluation goes through them as they lie, and round again. The
-order is Grain's index shuffle, a function and not a list, so a run can start at any batch at once and in no memory.
+Training sequences are shuffled, in another order each epoch; evaluation goes through them as they lie, and round again.
+The order is Grain's index shuffle, a function and not a list, so a run can start at any batch at once and in no memory.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ropewalk.data.batch import Batch, Row, collate
 from ropewalk.data.config import AnyData, PairsData, TaskData, TextData
 from ropewalk.data.layout import describe
 from ropewalk.data.masking import Masking
-from ropewalk.data.pair_rows import PairRows
+from ropewalk.data.pairs import PairRows
 from ropewalk.data.stored import Documents
 from ropewalk.data.tasks import END, MASK, START, TaskRows
-from ropewalk.data.text_rows import DocumentRows, StreamRows
+from ropewalk.data.texts import DocumentRows, StreamRows
 
 if TYPE_CHECKING:
     import grain
@@ -39,19 +39,19 @@ AHEAD = 4
 
 
 class Rows(Protocol):
-    """The distinct rows of one split, each a pure function of its number."""
+    """The distinct sequences of one split, each a pure function of its number."""
 
     width: int
     plain: bool
-    """Known beforehand: every row is one piece without padding."""
+    """Known beforehand: every sequence is one piece without padding."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, number: int) -> Row: ...
 
 
 class Data:
-    """length: tokens of a row, of the longer side of a task. token_bytes: bytes of text that each id stands for; None
-    where ids are no text."""
+    """length: tokens of a sequence, of the longer side of a task. token_bytes: bytes of text that each id stands for;
+    None where ids are no text."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class Data:
         self._ordered: dict[str, Any] = {split: _ordered(rows, split, seed, masking) for split, rows in splits.items()}
 
     def rows(self, split: Split) -> int:
-        """How many distinct rows there are."""
+        """How many distinct sequences there are."""
         return len(self.splits[split])
 
     def batch(self, split: Split, number: int, *, rows: int, shard: int = 0, shards: int = 1) -> Batch:
-        """Batch `number` of `rows` rows, of which a shard has every `shards`-th."""
+        """Batch `number` of `rows` sequences, of which a shard has every `shards`-th."""
         self._ready(split, rows, shard, shards)
         ordered = self._ordered[split]
         return self._collate(split, [ordered[number * rows + row] for row in range(shard, rows, shards)])
@@ -99,10 +99,12 @@ class Data:
 
     def _ready(self, split: str, rows: int, shard: int, shards: int) -> None:
         if not 0 <= shard < shards or rows % shards or rows < 1:
-            raise ValueError(f"a batch of {rows} rows in {shards} shards, of which {shard}: they must divide it evenly")
+            raise ValueError(
+                f"a batch of {rows} sequences in {shards} shards, of which {shard}: they must divide it evenly"
+            )
         if not len(self.splits[split]):
             raise ValueError(
-                f"the data has no {split} rows of {self.length} tokens; prepare more, or shorten data.length"
+                f"the data has no {split} sequences of {self.length} tokens; prepare more, or shorten data.length"
             )
 
 
@@ -157,15 +159,15 @@ def _masking(folder: Path, about: dict[str, Any]) -> Masking:
     special = about["special"]
     if special.get("mask") is None:
         raise ValueError(
-            f"{folder}: its tokenizer has no mask token, an encoder needs one; prepare it with --mask TOKEN"
+            f"{folder}: its tokenizer has no mask token, an encoder needs one; prepare it with --mask-token TOKEN"
         )
     return Masking(int(about["vocabulary"]), special["mask"], frozenset(v for v in special.values() if v is not None))
 
 
 def _ordered(rows: Rows, split: str, seed: int, masking: Masking | None) -> grain.MapDataset[Row]:
-    """Rows in the order they are read, without end: the place in it is the whole state."""
+    """Sequences in the order they are read, without end: the place in it is the whole state."""
     if len(rows) > MOST_ROWS:
-        raise ValueError(f"{len(rows):,} rows, {MOST_ROWS:,} is the most that can be shuffled; raise data.length")
+        raise ValueError(f"{len(rows):,} sequences, {MOST_ROWS:,} is the most that can be shuffled; raise data.length")
     found = _grain().MapDataset.source(rows).seed(seed)
     found = found.shuffle() if split == "train" else found
     found = found.random_map(masking) if masking else found

@@ -47,7 +47,7 @@ class TaskRows:
         if not 1 <= self.shortest <= self.longest:
             least = "data.length" if config.shortest is None else f"data.shortest {config.shortest} or data.length"
             raise ValueError(
-                f"{least} {config.length}: a row has room for {max(self.longest, 0)} symbols of {config.task}; "
+                f"{least} {config.length}: a sequence has room for {max(self.longest, 0)} symbols of {config.task}; "
                 "give a greater data.length"
             )
         question, answer = (len(part) for part in self._draw(self.longest, np.random.default_rng(0)))

@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from ropewalk.distributed import tensor
 from ropewalk.distributed.context import gather_keys
 from ropewalk.distributed.start import initialise
+from ropewalk.distributed.torch_private import allow_recompiles
 from ropewalk.distributed.world import World
 from ropewalk.encodings import Encoding
 from ropewalk.models import Transformer
@@ -33,13 +34,15 @@ def parallelise(
     build: Callable[[], Transformer] | Transformer,
     world: World,
     *,
-    seed: int,
+    seed: int | None,
     precision: Precision = "float32",
     recompute: bool = False,
     compiled: bool = False,
     share_loss: bool = False,
+    made: Callable[[], None] = lambda: None,
 ) -> Transformer:
-    """The model on this rank, with its initial weights. Given a function, it is called on the meta device.
+    """The model on this rank, with its initial weights; seed=None: with none, where they will be read. Given a
+    function, it is called on the meta device. made: called after each block is initialised.
 
     recompute: the activations of a block are computed again in the backward pass. compiled: block by block. share_loss:
     the ranks of tp, which have the same last vectors, share the tokens of the output map; then the loss must be
@@ -47,7 +50,8 @@ def parallelise(
     """
     model = wrap(build, world, precision=precision, recompute=recompute, compiled=compiled, share_loss=share_loss)
     model.to_empty(device=world.device)
-    initialise(model, seed)
+    if seed is not None:
+        initialise(model, seed, made)
     return model
 
 
@@ -76,14 +80,13 @@ def wrap(
             gather_keys(attention, world.axis("cp").get_group())
     if compiled:
         # Blocks of one kind share their graphs; a model may have as many kinds as blocks.
-        limit = len(list(blocks(model))) + torch._dynamo.config.recompile_limit
-        torch._dynamo.config.recompile_limit = min(limit, 1024)
+        allow_recompiles(len(list(blocks(model))))
     for block in blocks(model):
         # On `forward` itself and not around the module: names of parameters stay, and FSDP's hooks stay outside.
         if compiled:
             block.__dict__["forward"] = torch.compile(block.forward)
         if recompute:
-            # Dropout's coins are functions of where they fall: there is no state of a generator to keep.
+            # A dropout mask is a function of its place: there is no state of a generator to keep.
             block.__dict__["forward"] = partial(
                 checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
             )
@@ -128,9 +131,10 @@ def autocast(world: World, precision: Precision) -> AbstractContextManager[Any]:
 
 
 def last(model: nn.Module, is_last: bool) -> None:
-    """Before each backward pass of a step: whether it is the last one, after which gradients are summed over ranks."""
+    """Before each backward pass of a step: whether it is the last one, after which copies of the shards add up theirs.
+    Within a copy gradients are reduced in every pass: kept until the last, each rank would hold all of them whole."""
     if isinstance(model, FSDPModule):
-        model.set_requires_gradient_sync(is_last)
+        model.set_requires_all_reduce(is_last)
 
 
 def share(model: Transformer, world: World, x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
@@ -187,7 +191,9 @@ def clip(model: nn.Module, limit: float | None, world: World) -> Tensor:
         squares[where] += torch.linalg.vector_norm(local(gradient), dtype=torch.float64) ** 2
     if world.mesh is not None:
         dist.all_reduce(squares[1:], group=world.axis("fsdp").get_group())
-        dist.all_reduce(squares[2:], group=world.axis("tp").get_group())
+        # What ranks of tp hold alike is taken as the mean of theirs: were it not the same, all would know.
+        squares[1] /= world.tp_size
+        dist.all_reduce(squares[1:], group=world.axis("tp").get_group())
     norm = squares.sum().sqrt().to(torch.float32)
     if limit is not None:
         # A norm that is not finite would spread to every gradient, and nobody could say where it came from.

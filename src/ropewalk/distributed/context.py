@@ -1,4 +1,4 @@
-"""Context parallelism: each rank has a part of every row's tokens, and attention sees the keys of all parts.
+"""Context parallelism: each rank has a part of every sequence's tokens, and attention sees the keys of all parts.
 
 Keys and values are gathered over the ranks of the axis, with their positions, before the core of each attention (as
 Llama 3 was trained, arXiv:2407.21783, 3.3.2). Because a key comes with the integers that say where it is, the result is
@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.distributed import ProcessGroup
-from torch.distributed import _functional_collectives as funcol
 
+from ropewalk.distributed.torch_private import gathered
 from ropewalk.nn import Attention
 from ropewalk.positions import Positions
 
@@ -22,13 +21,13 @@ from ropewalk.positions import Positions
 def gather_keys(attention: Attention, group: ProcessGroup) -> None:
     """From now on this attention's queries meet the keys of every rank in the group."""
 
-    def gathered(core: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def with_all_keys(core: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         q, k, v, signal, *rest = arguments
-        both = funcol.all_gather_single_autograd(torch.cat([k, v], -1).transpose(1, 2).contiguous(), 1, group)
+        both = gathered(torch.cat([k, v], -1).transpose(1, 2), 1, group)
         k, v = both.transpose(1, 2).split([k.shape[-1], v.shape[-1]], dim=-1)
-        return (q, k, v, signal.against(whole(signal.k, group)), *rest)
+        return (q, k, v, signal.with_keys(whole(signal.k, group)), *rest)
 
-    attention.core.register_forward_pre_hook(gathered)
+    attention.core.register_forward_pre_hook(with_all_keys)
 
 
 def whole(at: Positions, group: ProcessGroup) -> Positions:
@@ -36,9 +35,5 @@ def whole(at: Positions, group: ProcessGroup) -> Positions:
     where the tensors were made anew, as FSDP does when it moves inputs to a device."""
     if at.whole is not None:
         return at.whole
-    index, order, segment = (_gathered(part, group) for part in at[:3])
+    index, order, segment = (gathered(part, 1, group) for part in at[:3])
     return Positions(index, order, segment, at.limit)
-
-
-def _gathered(part: Tensor, group: ProcessGroup) -> Tensor:
-    return funcol.all_gather_single(part.contiguous(), 1, group)

@@ -7,18 +7,19 @@ model itself would start it, and copied into whatever shards there are. One unit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
+from ropewalk.distributed.torch_private import local_part
 from ropewalk.models import Transformer
 
 
-def initialise(model: Transformer, seed: int) -> None:
-    """Fills the parameters, sharded or not: bit for bit the same weights in every world."""
+def initialise(model: Transformer, seed: int, made: Callable[[], None] = lambda: None) -> None:
+    """Fills the parameters, sharded or not: bit for bit the same weights in every world. made: called after each unit,
+    since all of a large model take minutes."""
     targets = dict(model.named_parameters())
     for name, unit in _units(model):
         unit.to_empty(device="cpu")
@@ -28,6 +29,7 @@ def initialise(model: Transformer, seed: int) -> None:
         for key, value in unit.named_parameters():
             copy_shard(targets.pop(f"{name}.{key}" if name else key), value)
         unit.to_empty(device="meta")
+        made()
     if targets:
         raise AssertionError(f"never started: {', '.join(targets)}")
 
@@ -59,7 +61,4 @@ def copy_shard(target: Tensor, whole: Tensor) -> None:
     if not isinstance(target, DTensor):
         target.copy_(whole)
         return
-    shape, offset = compute_local_shape_and_global_offset(target.shape, target.device_mesh, target.placements)
-    for dim, (size, first) in enumerate(zip(shape, offset, strict=True)):
-        whole = whole.narrow(dim, first if size else 0, size)
-    target.to_local().copy_(whole)
+    target.to_local().copy_(local_part(whole, target))

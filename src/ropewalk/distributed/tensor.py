@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed import _functional_collectives as funcol
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Shard
 
+from ropewalk.distributed.torch_private import gathered, summed
 from ropewalk.encodings import Encoding
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.nn import MLP, AcrossHeads, Attention, Core, Dropout
+from ropewalk.nn import MLP, AcrossHeads, Attention, Dropout
 from ropewalk.nn.linear import Linear, linear
 
 
@@ -31,21 +31,19 @@ def split(model: Transformer, mesh: DeviceMesh) -> None:
     size, rank, group = mesh.size(), mesh.get_local_rank(), mesh.get_group()
     for module in list(model.modules()):
         if isinstance(module, Attention):
-            _columns(mesh, *(module.get_submodule(name) for name in "qkv"))
-            _rows(mesh, module.out)
+            _columns(mesh, module, "q", "k", "v")
+            _rows(mesh, module, "out")
             module.heads, module.key_heads = module.heads // size, module.key_heads // size
             q, k, v = module.sizes
             module.sizes = (q // size, k // size, v // size)
-            module.core.__class__ = HeadsCore
             module.core.first_head = rank * module.heads
-            for norm in (module.q_norm, module.k_norm):
-                if isinstance(norm, AcrossHeads):
-                    norm.__class__ = OverRanks
-                    norm.__dict__["group"] = group
+            for name in ("q_norm", "k_norm"):
+                if isinstance(norm := getattr(module, name), AcrossHeads):
+                    setattr(module, name, OverRanks(norm.norm, group))
             module.register_forward_pre_hook(_Entry(group), with_kwargs=True)
         elif isinstance(module, MLP):
-            _columns(mesh, module.up, module.gate)
-            _rows(mesh, module.down)
+            _columns(mesh, module, "up", "gate")
+            _rows(mesh, module, "down")
             module.register_forward_pre_hook(_Entry(group), with_kwargs=True)
         elif isinstance(module, Dropout):
             module.needs_draw = True
@@ -107,6 +105,12 @@ def share_output(model: Transformer, size: int) -> None:
 class Columns(Linear):
     """Some of the output features."""
 
+    def __init__(self, whole: Linear, mesh: DeviceMesh) -> None:
+        super().__init__(whole.in_features, whole.out_features, whole.bias is not None, device="meta")
+        self.weight = _shard(whole.weight, mesh, 0)
+        if whole.bias is not None:
+            self.bias = _shard(whole.bias, mesh, 0)
+
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, _local(self.weight), None if self.bias is None else _local(self.bias))
 
@@ -114,28 +118,27 @@ class Columns(Linear):
 class Rows(Linear):
     """Some of the input features: the products are summed over the ranks, then the bias is added once."""
 
-    group: ProcessGroup
+    def __init__(self, whole: Linear, mesh: DeviceMesh) -> None:
+        super().__init__(whole.in_features, whole.out_features, whole.bias is not None, device="meta")
+        self.group = mesh.get_group()
+        self.weight = _shard(whole.weight, mesh, 1)
+        self.bias = whole.bias
 
     def forward(self, input: Tensor) -> Tensor:
         out = Sum.apply(linear(input, _local(self.weight)), self.group)
         return out if self.bias is None else out + self.bias
 
 
-class HeadsCore(Core):
-    """The core for heads from `first_head` on; the sinks of all heads stay whole on every rank."""
-
-    def sinks(self, q: Tensor) -> Tensor | None:
-        return None if self.sink is None else self.sink[self.first_head : self.first_head + q.shape[1]]
-
-
 class OverRanks(AcrossHeads):
-    """A norm over the heads of all ranks: they are gathered, normalised, and each rank goes on with its own."""
+    """A norm over the heads of all ranks: they are gathered, normalised, and each rank keeps its own."""
 
-    group: ProcessGroup
+    def __init__(self, norm: nn.Module, group: ProcessGroup) -> None:
+        super().__init__(norm)
+        self.group = group
 
     def forward(self, x: Tensor) -> Tensor:  # (B, H, L, K)
         heads = x.shape[1]
-        every = funcol.all_gather_single_autograd(x.contiguous(), 1, self.group)
+        every = gathered(x, 1, self.group)
         first = heads * torch.distributed.get_rank(self.group)
         return super().forward(every)[:, first : first + heads]
 
@@ -179,27 +182,18 @@ class Sum(torch.autograd.Function):
         return gradients[0], None
 
 
-def summed(x: Tensor, group: ProcessGroup) -> Tensor:
-    return funcol.wait_tensor(funcol.all_reduce(x.contiguous(), "sum", group))
-
-
 def _local(x: Tensor) -> Tensor:
     return x.to_local() if isinstance(x, DTensor) else x
 
 
-def _columns(mesh: DeviceMesh, *maps: nn.Module | None) -> None:
-    for module in maps:
-        if isinstance(module, Linear):
-            module.__class__ = Columns
-            module.weight = _shard(module.weight, mesh, 0)
-            if module.bias is not None:
-                module.bias = _shard(module.bias, mesh, 0)
+def _columns(mesh: DeviceMesh, module: nn.Module, *names: str) -> None:
+    for name in names:
+        if isinstance(whole := getattr(module, name), Linear):
+            setattr(module, name, Columns(whole, mesh))
 
 
-def _rows(mesh: DeviceMesh, module: Linear) -> None:
-    module.__class__ = Rows
-    module.__dict__["group"] = mesh.get_group()
-    module.weight = _shard(module.weight, mesh, 1)
+def _rows(mesh: DeviceMesh, module: nn.Module, name: str) -> None:
+    setattr(module, name, Rows(getattr(module, name), mesh))
 
 
 def _shard(whole: Tensor, mesh: DeviceMesh, dim: int) -> nn.Parameter:

@@ -2,8 +2,8 @@
 
     world size = dp_replicate x dp_shard x cp x tp
 
-dp: each reads other rows (replicate: whole copies of the shards, shard: FSDP). cp: each reads another part of the same
-rows. tp: each has other heads of the same tokens. One process without torchrun has no process group at all.
+dp: each reads other sequences (replicate: whole copies of the shards, shard: FSDP). cp: each reads another part of the
+same sequences. tp: each has other heads of the same tokens. One process without torchrun has no process group at all.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ropewalk.data.batch import Batch
+from ropewalk.distributed.ranks import Ranks, meet
+from ropewalk.distributed.torch_private import beside, joined_axes
 from ropewalk.positions import Positions
 from ropewalk.settings import Settings
 
@@ -34,11 +36,11 @@ class MeshConfig(Settings):
     """How the processes of a run are laid out."""
 
     dp_replicate: int = Field(default=1, gt=0)
-    """Copies of the sharded model, each on rows of its own."""
+    """Copies of the sharded model, each on sequences of its own."""
     dp_shard: int | None = Field(default=None, gt=0)
-    """Ranks that share one copy of the weights (FSDP), each on rows of its own; null: what is left of the world."""
+    """Ranks that share one copy of the weights (FSDP), each on sequences of its own; null: all that are left."""
     cp: int = Field(default=1, gt=0)
-    """Ranks that share the tokens of one row."""
+    """Ranks that share the tokens of one sequence."""
     tp: int = Field(default=1, gt=0)
     """Ranks that share the heads and hidden features of every layer."""
 
@@ -57,12 +59,12 @@ class MeshConfig(Settings):
         return self.dp_replicate, shard, self.cp, self.tp
 
 
-class World:
+class World(Ranks):
     """This process among the others. `mesh` is None where it is alone."""
 
     def __init__(self, mesh: DeviceMesh | None, device: torch.device) -> None:
+        super().__init__(many=mesh is not None)
         self.mesh, self.device = mesh, device
-        self.rank, self.size = (0, 1) if mesh is None else (dist.get_rank(), dist.get_world_size())
         at = dict.fromkeys(AXES, 0) if mesh is None else {name: mesh.get_local_rank(name) for name in AXES}
         count = dict.fromkeys(AXES, 1) if mesh is None else dict(zip(AXES, mesh.shape, strict=True))
         self.dp_rank = at["dp_replicate"] * count["dp_shard"] + at["dp_shard"]
@@ -73,9 +75,8 @@ class World:
         self._axes: dict[str, DeviceMesh] = {}
         if mesh is not None:
             self._axes = {name: mesh[name] for name in AXES}
-            # Who holds the shards of one copy of the weights, and who holds other tokens than this rank.
-            self._axes["fsdp"] = mesh["dp_shard", "cp"]._flatten("fsdp")
-            self._axes["tokens"] = mesh["dp_replicate", "dp_shard", "cp"]._flatten("tokens")
+            # Who holds the shards of one copy of the weights.
+            self._axes["fsdp"] = joined_axes(mesh, ("dp_shard", "cp"), "fsdp")
 
     @classmethod
     def start(cls, config: MeshConfig | None = None, device: str = "cpu", *, timeout: float = 1800) -> Self:
@@ -94,10 +95,9 @@ class World:
         if not dist.is_initialized():
             limit = timedelta(seconds=timeout)
             store, rank, size = next(dist.rendezvous("env://", timeout=limit))
-            # torchrun keeps one store over its restarts, in which the addresses of dead processes are still written.
-            store = dist.PrefixStore(f"restart-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
             backend = "nccl" if place.type == "cuda" else "gloo"
-            dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
+            met = meet(store, rank, size, timeout)
+            dist.init_process_group(backend, store=met, rank=rank, world_size=size, timeout=limit)
         return cls(init_device_mesh(place.type, sizes, mesh_dim_names=AXES), place)
 
     def stop(self) -> None:
@@ -106,12 +106,12 @@ class World:
         of a run that had succeeded): so the groups are let go of here, and what held them in a circle is collected."""
         if self.mesh is not None and dist.is_initialized():
             dist.destroy_process_group()
-            self.mesh = None
+            self.mesh, self.many = None, False
             self._axes.clear()
             gc.collect()
 
     def axis(self, name: str) -> DeviceMesh:
-        """One side of the mesh: dp_replicate, dp_shard, cp, tp; fsdp = dp_shard x cp; tokens = all but tp."""
+        """One side of the mesh: dp_replicate, dp_shard, cp, tp; fsdp = dp_shard x cp."""
         if name not in self._axes:
             raise ValueError(f"one process has no mesh, so no {name}; check world.mesh first")
         return self._axes[name]
@@ -121,14 +121,16 @@ class World:
         """The mesh FSDP works on: fsdp, or dp_replicate x fsdp."""
         if self.dp_replicate == 1:
             return self.axis("fsdp")
-        return DeviceMesh._concatenate([self.axis("dp_replicate"), self.axis("fsdp")])
+        return beside(self.axis("dp_replicate"), self.axis("fsdp"))
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum over all who hold other tokens (dp x cp): of losses, of counts. The argument is left as it is."""
+        """The sum over all who hold other tokens (dp x cp): of losses, of counts. The same bits on every rank, so that
+        all decide alike: ranks of tp, which hold the same number, add it once. The argument is left as it is."""
         if self.mesh is None:
             return x
-        total = x.detach().clone()
-        dist.all_reduce(total, group=self.axis("tokens").get_group())
+        # On the device of the group: nccl has no connections for tensors of the CPU.
+        total = (x.detach() if self.tp_rank == 0 else torch.zeros_like(x)).to(self.device, copy=True)
+        dist.all_reduce(total)
         return total
 
     def agree(self, flag: bool) -> bool:
@@ -143,12 +145,13 @@ class World:
         """Whether every rank holds the same numbers, bit for bit (a NaN equals nothing, itself included)."""
         if self.mesh is None:
             return True
-        first = x.detach().clone()
+        mine = x.detach().to(self.device)
+        first = mine.clone()
         dist.broadcast(first, src=0)
-        return not self.agree(not torch.equal(first, x))
+        return not self.agree(not torch.equal(first, mine))
 
     def cut(self, batch: Batch) -> Batch:
-        """This rank's part of every row under context parallelism; the whole batch without it."""
+        """This rank's part of every sequence under context parallelism; the whole batch without it."""
         if self.cp_size == 1:
             return batch
         mine = self._places(batch.tokens.shape[1], "tokens")
@@ -166,7 +169,7 @@ class World:
     def _places(self, length: int, what: str) -> Tensor:
         if length % (2 * self.cp_size):
             raise ValueError(
-                f"rows of {length} {what} cannot be cut into 2 x cp = {2 * self.cp_size} equal pieces; "
+                f"sequences of {length} {what} cannot be cut into 2 x cp = {2 * self.cp_size} equal pieces; "
                 f"make the length a multiple of {2 * self.cp_size}, or mesh.cp smaller"
             )
         return self._zigzag(length, self.cp_rank)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.encodings._find import AnyEncoding, build, find, names, parse
-from ropewalk.encodings._rotation import compile_rotations
 from ropewalk.encodings.base import Claims, Encoding, Signal
+from ropewalk.encodings.find import AnyEncoding, build, find, names, parse
+from ropewalk.rotation import compile_rotations
 
 # For editors and type checkers alone: at run time the files are found and loaded when asked for.
 if TYPE_CHECKING:

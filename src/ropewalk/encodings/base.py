@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -24,12 +25,14 @@ from ropewalk.positions import FARTHEST, Places, Positions, assert_known, known_
 from ropewalk.settings import Settings
 
 Table = Any
-"""Whatever one encoding computes once a pass: tensors, tuples of them, or None."""
+"""Whatever one encoding computes once a pass: tensors, tuples, lists or dicts of them, or None."""
 
 Role = Literal["query", "key"]
 
 SIZE_OF = {"rotate": "head_width", "bias": "heads", "embed": "width"}
 """Which size of the model each site reads."""
+SITES = ("embed", "rotate", "bias")
+"""In the order a token meets them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +60,6 @@ class Encoding(nn.Module):
         kind: str
 
     claims: Claims = Claims()
-    site_names: ClassVar[tuple[str, ...]] = ("embed", "rotate", "bias")
     _own_sites: ClassVar[frozenset[str]] = frozenset()
     __signature__: ClassVar[inspect.Signature]
     one_rotation: ClassVar[bool] = False
@@ -141,7 +143,7 @@ class Encoding(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._own_sites = frozenset(name for name in cls.site_names if getattr(cls, name) is not getattr(Encoding, name))
+        cls._own_sites = frozenset(name for name in SITES if getattr(cls, name) is not getattr(Encoding, name))
         cls.__signature__ = _signature(cls.Config)  # what help() and notebooks show
 
     @property
@@ -165,17 +167,19 @@ class Encoding(nn.Module):
                 f"{self.config.kind} depends on the positions' limit: queries have {queries.limit}, keys {keys.limit}; "
                 "give both the same limit"
             )
+        self.check(queries)
+        if keys is not queries:
+            self.check(keys)
         assert_known(queries)
         table = self(queries)
         return Signal(self, queries, keys, table, table if keys is queries else self(keys))
 
     def forward(self, at: Positions) -> Table:
         """Once a pass, shared by every layer of this kind. It is `forward` so that FSDP's hooks fire."""
-        self.check(at)
         return None
 
     def check(self, at: Positions) -> None:
-        """Refuses, on the host and before any kernel, positions this encoding cannot represent."""
+        """Refuses, on the host and before any kernel, positions this encoding cannot represent. `at` asks it."""
         if at.axes != self.axes:
             want = "one axis" if self.axes is None else f"{self.axes} axes"
             raise ValueError(f"{self.config.kind} reads {want}, the positions have shape {tuple(at.index.shape)}")
@@ -270,12 +274,24 @@ class Signal:
     def bias(self, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
         return self.encoding.bias(self.q_table, head, q_index, k_index)
 
-    def against(self, keys: Positions, seen: Any = None) -> Signal:
+    def with_keys(self, keys: Positions, seen: Any = None) -> Signal:
         """The same queries against other keys, already rotated: cached ones, or those gathered from other ranks."""
         return Signal(self.encoding, self.q, keys, self.q_table, None, seen)
 
     def __repr__(self) -> str:
         return f"Signal({self.encoding.config.kind}, queries {tuple(self.q.shape)}, keys {tuple(self.k.shape)})"
+
+
+def map_table(function: Callable[[Tensor], Tensor], table: Table) -> Table:
+    """The same table with this done to each of its tensors."""
+    if isinstance(table, Tensor):
+        return function(table)
+    if isinstance(table, dict):
+        return {key: map_table(function, part) for key, part in table.items()}
+    if isinstance(table, (tuple, list)):
+        parts = [map_table(function, part) for part in table]
+        return type(table)(*parts) if hasattr(table, "_fields") else type(table)(parts)
+    return table
 
 
 def _signature(config: type[Settings]) -> inspect.Signature:

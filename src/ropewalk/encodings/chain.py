@@ -17,8 +17,8 @@ import torch
 from pydantic import Field, PlainValidator, SerializeAsAny, WithJsonSchema
 from torch import Tensor, nn
 
-from ropewalk.encodings._find import build, validated
 from ropewalk.encodings.base import Claims, Encoding, Role, Table, canonical
+from ropewalk.encodings.find import build, validated
 from ropewalk.plan import LayerPlan
 from ropewalk.positions import Positions
 
@@ -95,6 +95,10 @@ class Chain(Encoding):
         for part in self.encodings:
             part.reset_parameters()
 
+    def check(self, at: Positions) -> None:
+        for part in self.encodings:
+            part.check(at)
+
     def forward(self, at: Positions) -> list[Table]:
         return [part(at) for part in self.encodings]
 
@@ -124,6 +128,6 @@ class Chain(Encoding):
     def layer_plan(self, window: int | None = None) -> LayerPlan:
         """The frequencies of the part that turns, if one does; its settings are those of all parts."""
         plans = [part.layer_plan() for part in self.encodings]
-        turning = next((plan for plan in plans if plan.base is not None), plans[0])
+        turning = next((plan for plan in plans if plan.layout is not None), plans[0])
         settings = canonical(self.config, self._dims)
         return replace(turning, kind=self.config.kind, settings=settings, logit_gain=self.logit_gain, window=window)

@@ -56,7 +56,6 @@ class Fire(Encoding):
         nn.init.constant_(self.threshold, self.config.threshold)
 
     def forward(self, at: Positions) -> tuple[Tensor, ...]:
-        self.check(at)
         # |c| and |T| keep psi defined wherever training takes them.
         table = self.inner, self.outer, self.offset, self.slope.abs(), self.threshold.abs()
         return tuple(part.to(torch.promote_types(part.dtype, torch.float32)) for part in table)

@@ -40,7 +40,6 @@ class Kerple(Encoding):
         nn.init.uniform_(self.rate, 0, 1 if self.config.form == "log" else 2)
 
     def forward(self, at: Positions) -> tuple[Tensor, Tensor]:  # (H,), (H,)
-        self.check(at)
         highest = None if self.config.form == "log" else 2.0
         return self.scale.clamp(min=SMALLEST), self.rate.clamp(min=SMALLEST, max=highest)
 

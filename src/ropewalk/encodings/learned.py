@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ropewalk.encodings._absolute import Absolute
+from ropewalk.encodings.absolute import Absolute
 from ropewalk.encodings.base import Claims
 from ropewalk.positions import Positions, known_range
 
@@ -46,7 +46,6 @@ class Learned(Absolute):
         nn.init.normal_(self.weight, std=self.config.std)
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
-        self.check(at)
         if (known := known_range(at.index)) is not None and known[0] < 0:
             raise ValueError(f"position {known[0]:,} is before the first of the learned table, 0; number from 0")
         # Out of range rows, the negative ones included, raise in `embedding`; they never wrap. The reserved rows before

@@ -19,5 +19,5 @@ class NoPE(Encoding):
 
     claims = Claims(shift_invariant=True)
 
-    def forward(self, at: Positions) -> None:
+    def check(self, at: Positions) -> None:
         """Nothing to compute, so positions on any number of axes will do."""

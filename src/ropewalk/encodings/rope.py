@@ -17,20 +17,43 @@ from __future__ import annotations
 
 import json
 import operator
-from typing import Annotated, Any, Literal, Self
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from ropewalk.encodings._rotation import rotate
 from ropewalk.encodings.base import Claims, Encoding, Role
 from ropewalk.phase import cos_sin, phase
 from ropewalk.plan import LayerPlan, rope_layer
 from ropewalk.positions import FARTHEST, Positions
+from ropewalk.rotation import rotate
 from ropewalk.scaling import AnyScaling
+from ropewalk.scaling.exact import PI
+from ropewalk.torch_private import constant
 
 Arrangement = Literal["blocks", "interleaved", "axial"]
+
+
+def _exact(value: Any) -> Decimal:
+    """A float is the binary number it is; pydantic would take the shortest decimal that rounds to it."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
+        raise ValueError("a frequency is a number, or a decimal as text")
+    try:
+        frequency = Decimal(value.strip() if isinstance(value, str) else value)
+    except InvalidOperation:
+        raise ValueError(f"{value!r} is no decimal; write for example '0.01'") from None
+    if not (frequency.is_finite() and 0 <= frequency < FASTEST):
+        raise ValueError(f"frequency {value} is outside [0, 2 pi); give radians per position, 0 for a pair that stays")
+    if len(str(frequency)) > LONGEST_DECIMAL:
+        raise ValueError(f"a frequency of {len(str(frequency))} characters; {LONGEST_DECIMAL} are enough for any float")
+    return frequency
+
+
+Frequency = Annotated[Decimal, BeforeValidator(_exact)]
+FASTEST = 2 * PI
+LONGEST_DECIMAL = 1100
 
 
 class RoPE(Encoding):
@@ -40,7 +63,8 @@ class RoPE(Encoding):
 
     head_width: features of one head, all of which turn unless rotary_width says how many. base: of the frequencies.
     layout: `half` pairs feature i with i + R/2 (Llama), `pairs` neighbours (GPT-J). scaling: see `ropewalk.scaling`.
-    sections: frequencies of each axis, for positions on several axes.
+    sections: frequencies of each axis, for positions on several axes. frequencies: radians per position of each pair,
+    in place of base and scaling, as numbers or as exact decimals: RoPE(head_width=4, frequencies=["1", "0.01"]).
     """
 
     class Config(Encoding.Config):
@@ -50,6 +74,9 @@ class RoPE(Encoding):
         rotary_width: int | None = Field(default=None, gt=0, multiple_of=2)
         """R, features of each head that turn; all of them unless given."""
         scaling: AnyScaling | None = None
+        frequencies: tuple[Frequency, ...] | None = None
+        """Radians per position of each pair, in place of base and scaling. Text is an exact decimal, a float the number
+        that it is."""
         sections: tuple[Annotated[int, Field(ge=0)], ...] | None = None
         """Frequencies that turn by each axis; None: one axis turns them all."""
         arrangement: Arrangement = "blocks"
@@ -58,6 +85,22 @@ class RoPE(Encoding):
         arithmetic: Literal["exact", "float32"] = "exact"
         precision: Literal["float32", "float64"] = "float32"
         """Of the cos and sin tables."""
+
+        alternatives: ClassVar = (("base", "frequencies"), ("scaling", "frequencies"), ("arithmetic", "frequencies"))
+
+        @model_validator(mode="after")
+        def _one_source_of_frequencies(self) -> Self:
+            if self.frequencies is None:
+                return self
+            given = {name: getattr(self, name) for name in ("base", "scaling", "arithmetic")}
+            defaults = {name: type(self).model_fields[name].default for name in given}
+            other = [f"{name}={given[name]!r}" for name in given if given[name] != defaults[name]]
+            if other:
+                raise ValueError(
+                    f"frequencies of one's own have no {' or '.join(given)}, and {', '.join(other)} was given; leave "
+                    "one of them out"
+                )
+            return self
 
         @model_validator(mode="after")
         def _arrangement_needs_sections(self) -> Self:
@@ -74,6 +117,12 @@ class RoPE(Encoding):
         super().__init__(*args, **kwargs)
         if self.rotary_width > self.head_width or self.rotary_width % 2:
             raise ValueError(f"rotary_width={self.rotary_width} must be even and at most head_width={self.head_width}")
+        own = self.config.frequencies
+        if own is not None and len(own) != self.rotary_width // 2:
+            raise ValueError(
+                f"frequencies: {len(own)} given, {self.rotary_width // 2} pairs of features turn (rotary width "
+                f"{self.rotary_width}); give one for each pair"
+            )
         self._axis_of = _axis_of(self.config, self.rotary_width // 2)
         # A length-dependent scaling has no frequencies before it knows the limit; all others are settled here, once.
         plan = self.layer_plan()
@@ -96,7 +145,7 @@ class RoPE(Encoding):
     def layer_plan(self, window: int | None = None) -> LayerPlan:
         config = self.config
         return rope_layer(
-            config.base,
+            config.base if config.frequencies is None else None,
             self.rotary_width,
             config.scaling,
             config.arithmetic,
@@ -104,6 +153,7 @@ class RoPE(Encoding):
             head_width=self.head_width,
             ladders=tuple(2 * count for count in config.sections or ()) if config.arrangement == "axial" else (),
             window=window,
+            own=config.frequencies,
             settings=json.dumps({"sections": config.sections, "arrangement": config.arrangement}),
         )
 
@@ -120,7 +170,6 @@ class RoPE(Encoding):
         return self._phases(at, self.resolved(at.limit)[0])
 
     def _phases(self, at: Positions, turns: tuple[int, ...]) -> Tensor:
-        self.check(at)
         if self._axis_of is None:
             return phase(at.index, turns)
         index = at.index[..., torch.tensor(self._axis_of, device=at.index.device)]
@@ -148,6 +197,7 @@ class RoPE(Encoding):
         return rotate(k, cos, sin, self.config.layout)
 
 
+@constant
 def _for_length(rope: RoPE, limit: int) -> tuple[tuple[int, ...], float]:
     """Under a length-dependent scaling. Not a method: a compiler guards the identity of a function's arguments, and
     nothing of the module whose method is marked as constant."""
@@ -157,10 +207,6 @@ def _for_length(rope: RoPE, limit: int) -> tuple[tuple[int, ...], float]:
         )
     plan = rope.layer_plan().for_length(limit)
     return plan.turns, plan.rotary_gain
-
-
-# All that torch.compiler.assume_constant_result does, which however imports Dynamo: a second, and 73 MB.
-_for_length._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _axis_of(config: RoPE.Config, pairs: int) -> list[int] | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ropewalk.encodings._absolute import Absolute
+from ropewalk.encodings.absolute import Absolute
 from ropewalk.encodings.base import Claims
 from ropewalk.phase import widest
 from ropewalk.positions import FARTHEST, Positions, known_range
@@ -33,7 +33,6 @@ class Scalar(Absolute):
         self.claims = Claims(needs_limit=self.config.form == "unit")
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
-        self.check(at)
         value = at.index.to(widest(at.index.device))
         if self.config.form == "unit":
             if at.limit == FARTHEST:

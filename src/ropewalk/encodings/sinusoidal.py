@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ropewalk.encodings._absolute import Absolute
+from ropewalk.encodings.absolute import Absolute
 from ropewalk.phase import cos_sin, phase
 from ropewalk.positions import Positions
 from ropewalk.scaling.exact import powers, turns
@@ -40,7 +40,6 @@ class Sinusoidal(Absolute):
         self._turns = turns(powers(Decimal(self.config.base), self.position_width))
 
     def forward(self, at: Positions) -> Tensor:  # (B, L, P)
-        self.check(at)
         P = self.position_width
         if P % 2 and self.config.layout == "half":
             raise ValueError(f"layout half needs an even width, got {P}; use layout=pairs")

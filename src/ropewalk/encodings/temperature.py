@@ -40,7 +40,6 @@ class Temperature(Encoding):
     claims = Claims(keeps_norm=False)
 
     def forward(self, at: Positions) -> Tensor:  # (B, 1, L, 1)
-        self.check(at)
         m, T = at.index, self.config.trained
         if self.config.form == "log-n":
             factor = ((m + 1).to(widest(m.device)).log() / math.log(T)).clamp(min=1)

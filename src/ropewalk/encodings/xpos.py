@@ -15,10 +15,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ropewalk.encodings._rotation import rotate
 from ropewalk.encodings.base import Claims, Encoding, Role
 from ropewalk.phase import cos_sin, phase, widest
 from ropewalk.positions import FARTHEST, Positions
+from ropewalk.rotation import rotate
 from ropewalk.scaling.exact import ladder, turns
 
 LARGEST_POWER = 60.0
@@ -51,7 +51,6 @@ class XPos(Encoding):
 
     def forward(self, at: Positions) -> tuple[Tensor, Tensor, Tensor, int]:
         """cos, sin and log2 of the fade, (B, 1, L, K/2) each, and the limit."""
-        self.check(at)
         self._check_range(at.limit, LARGEST_POWER, "float32")
         cos, sin = cos_sin(phase(at.index, self._turns)[:, None])
         centred = (at.index - at.limit // 2)[:, None, :, None].to(widest(at.index.device)) / self.config.fade

@@ -17,7 +17,7 @@ from torch import Tensor
 from ropewalk.data.batch import IGNORE, Batch
 
 BINS = 16
-"""Equal parts of the row for which the loss is given."""
+"""Equal parts of the sequence for which the loss is given."""
 
 
 def by_position(

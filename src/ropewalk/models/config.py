@@ -12,6 +12,7 @@ read, so a config holds every number it stands for and prints as something that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import cycle, islice, pairwise
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -38,6 +39,7 @@ from ropewalk.settings import Settings, Written
 Size = Annotated[int, Field(gt=0, le=1_000_000)]
 Count = Annotated[int, Field(gt=0, le=10_000)]
 Window = Annotated[int, Field(gt=0)]
+Kept = Annotated[int, Field(ge=0, le=1_000_000)]
 Rate = Annotated[float, Field(ge=0, lt=1)]
 Side = Literal["encoder", "decoder"]
 
@@ -49,6 +51,7 @@ class Layer(NamedTuple):
     """Its name in the pattern; None where all layers are alike."""
     encoding: Encoding.Config
     window: int | None
+    keep_first: int = 0
 
 
 class LayerKind(Settings):
@@ -58,6 +61,8 @@ class LayerKind(Settings):
     """null: no position encoding at all (NoPE)."""
     window: Window | None = None
     """Tokens a query sees, itself included; null: all."""
+    keep_first: Kept = 0
+    """First tokens of each document that stay visible past the window (attention sinks, arXiv:2309.17453)."""
 
 
 class LayerPattern(Settings):
@@ -159,8 +164,12 @@ class TransformerConfig(Settings):
     value_width: Size = Field(default_factory=lambda given: given["head_width"])
     """Of each value; head_width unless given."""
     encoding: AnyEncoding = RoPE.Config()
+    cross_encoding: AnyEncoding = NoPE.Config()
+    """Of the decoder's attention to the encoder's text; none unless given."""
     window: Window | None = None
     """Tokens a query sees, itself included; null: all."""
+    keep_first: Kept = 0
+    """First tokens of each document that stay visible past the window (attention sinks, arXiv:2309.17453)."""
     layers: Annotated[
         Written[
             Annotated[Count, Tag("number")]
@@ -214,7 +223,7 @@ class TransformerConfig(Settings):
     @classmethod
     def _inherit(cls, layers: Any, info: ValidationInfo) -> Any:
         """Layer kinds get what they left out from the model, for good: then null can mean none."""
-        if not {"encoding", "window"} <= set(info.data):
+        if not {"encoding", "window", "keep_first"} <= set(info.data):
             return layers
         if isinstance(layers, Stacks):
             encoder, decoder = (cls._inherit_in(part, info.data) for part in (layers.encoder, layers.decoder))
@@ -228,14 +237,18 @@ class TransformerConfig(Settings):
         kinds = {
             name: LayerKind(
                 encoding=(kind.encoding or NoPE.Config()) if "encoding" in kind.model_fields_set else model["encoding"],
-                window=kind.window if "window" in kind.model_fields_set else model["window"],
+                window=(window := kind.window if "window" in kind.model_fields_set else model["window"]),
+                # Where all is visible there is nothing to keep; written for the kind itself, it is a mistake.
+                keep_first=kind.keep_first
+                if "keep_first" in kind.model_fields_set
+                else (0 if window is None else model["keep_first"]),
             )
             for name, kind in layers.kinds.items()
         }
         return LayerPattern(count=layers.count, pattern=layers.pattern, kinds=kinds)
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _consistent(self) -> Self:
         faults: list[tuple[str, Any, str]] = []
         if "head_width" not in self.model_fields_set and self.width % self.heads:
             near = max(n for n in range(1, self.heads) if self.width % n == 0)
@@ -251,6 +264,17 @@ class TransformerConfig(Settings):
         if isinstance(self.layers, Stacks) and self.stack != "encoder-decoder":
             says = f"has encoder and decoder layers, the stack is {self.stack}"
             faults.append(("layers", self.layers, f"{says}; write stack: encoder-decoder, or a number for layers"))
+        layers = [layer for side in self.sides for layer in self.layer_kinds(side)]
+        if self.keep_first and not any(layer.window for layer in layers):
+            says = "keeps first tokens visible past a window, and no layer has one"
+            faults.append(("keep_first", self.keep_first, f"{says}; write window: 4096, or keep_first: 0"))
+        for layer in _distinct(layers):
+            if layer.kind is not None and layer.keep_first and layer.window is None:
+                says = f"{layer.kind}: keep_first {layer.keep_first} keeps tokens past a window, and this kind has none"
+                faults.append(("layers", self.layers, f"{says}; write window: 4096 beside it, or keep_first: 0"))
+        if self.cross_encoding.kind != "none" and self.stack != "encoder-decoder":
+            says = f"is of a decoder that reads an encoder's text, the stack is {self.stack}"
+            faults.append(("cross_encoding", self.cross_encoding, f"{says}; write stack: encoder-decoder, or none"))
         faults = faults or self._unbuildable()
         if faults:
             raise refusal(*faults)
@@ -270,14 +294,31 @@ class TransformerConfig(Settings):
                     key = "encoding" if layer.encoding == self.encoding else "layers"
                     name = f"{layer.kind}, {layer.encoding.kind}" if layer.kind else layer.encoding.kind
                     found.setdefault(f"{key} {says}", (key, layer.encoding, f"{name}: {says}"))
-        return list(found.values()) or self._unequal_widths()
+        return list(found.values()) or self._uncrossable() or self._unequal_widths()
+
+    def _uncrossable(self) -> list[tuple[str, Any, str]]:
+        """What cross-attention cannot have: token vectors changed twice, or a length that two texts would share."""
+        try:
+            cross = self._build(self.cross_encoding)
+        except ValueError as error:
+            return [("cross_encoding", self.cross_encoding, str(error))]
+        says = None
+        if "embed" in cross.sites:
+            says = "changes token vectors, which encoding: does; use one that changes queries and keys, or scores"
+        elif not cross.claims.bidirectional:
+            says = _one_way(self.cross_encoding).replace("an encoder also", "cross-attention also")
+        elif cross.claims.needs_limit:
+            says = "depends on the length here, and two texts have two; leave out what makes it so, or use alibi or t5"
+        return [] if says is None else [("cross_encoding", self.cross_encoding, f"{cross.config.kind} {says}")]
 
     def _unequal_widths(self) -> list[tuple[str, Any, str]]:
         """Encodings that take a share of the width where others want all of it."""
         starts = []
         for side in self.sides:
             # Every encoding of a stack changes the token vectors once, one after the other.
-            different = _distinct(layer._replace(kind=None, window=None) for layer in self.layer_kinds(side))
+            different = _distinct(
+                layer._replace(kind=None, window=None, keep_first=0) for layer in self.layer_kinds(side)
+            )
             built = [self._build(layer.encoding) for layer in different]
             embeds = [encoding for encoding in built if "embed" in encoding.sites]
             starts.append(embeds[0].token_width if embeds else self.width)
@@ -310,10 +351,13 @@ class TransformerConfig(Settings):
             )
         layers = getattr(self.layers, stack) if isinstance(self.layers, Stacks) else self.layers
         if isinstance(layers, int):
-            return (Layer(None, self.encoding, self.window),) * layers
+            return (Layer(None, self.encoding, self.window, self.keep_first),) * layers
         if not layers.pattern:
-            return (Layer(None, self.encoding, self.window),) * layers.count
-        every = {name: Layer(name, kind.encoding or self.encoding, kind.window) for name, kind in layers.kinds.items()}
+            return (Layer(None, self.encoding, self.window, self.keep_first),) * layers.count
+        every = {
+            name: Layer(name, kind.encoding or self.encoding, kind.window, kind.keep_first)
+            for name, kind in layers.kinds.items()
+        }
         return tuple(every[name] for name in islice(cycle(layers.pattern), layers.count))
 
     @property
@@ -327,9 +371,17 @@ class TransformerConfig(Settings):
         layers = self.layer_kinds(stack)
         distinct = _distinct(layers)
         built = [self._build(layer.encoding) for layer in distinct]
-        resolved = [encoding.layer_plan(layer.window) for layer, encoding in zip(distinct, built, strict=True)]
+        resolved = [
+            replace(encoding.layer_plan(layer.window), keep_first=layer.keep_first)
+            for layer, encoding in zip(distinct, built, strict=True)
+        ]
         ends = [encoding.claims.longest for encoding in built if encoding.claims.longest is not None]
-        return Plan(layers=tuple(resolved[distinct.index(layer)] for layer in layers), table=min(ends, default=None))
+        crosses = self.cross_encoding.kind != "none" and stack == "decoder"
+        return Plan(
+            layers=tuple(resolved[distinct.index(layer)] for layer in layers),
+            cross=self._build(self.cross_encoding).layer_plan() if crosses else None,
+            table=min(ends, default=None),
+        )
 
 
 def _one_way(encoding: Encoding.Config) -> str:

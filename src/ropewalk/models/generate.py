@@ -110,7 +110,9 @@ def complete(
     reading: dict[str, Any] = {"max_tokens": max_tokens, "stop": stop, "start": start, "side": side, "limit": limit}
     reading |= {"cached": cached, "compiled": compiled}
     if beams is not None:
-        _require(not given, f"beams={beams} look for the likeliest text and draw nothing; leave out {', '.join(given)}")
+        _require(
+            not given, f"beams={beams} look for the most likely text and draw nothing; leave out {', '.join(given)}"
+        )
         penalty = 0.6 if length_penalty is None else length_penalty
         found = beam_search(model, prompts, beams=beams, length_penalty=penalty, **reading)
         return found[0].tokens if isinstance(found[0], Beam) else [best.tokens for best, *_ in found]
@@ -164,7 +166,7 @@ def beam_search(
         parents, first = [], 0
         for prompt, group in enumerate(live):
             of_group = scores[first : first + len(group)].flatten()
-            # Each text may end in each stop token; that many more leave enough others to go on with.
+            # Each text may end in each stop token; that many more leave enough others to continue.
             top = of_group.topk(min(len(of_group), beams * (1 + len(texts.stops))))
             grown: list[tuple[int, Beam]] = []
             for rank, (score, place) in enumerate(zip(top.values.tolist(), top.indices.tolist(), strict=True)):
@@ -175,7 +177,7 @@ def beam_search(
                 elif rank < beams:
                     ended[prompt].append(Beam(score / penalty[length], tokens))
             ended[prompt] = sorted(ended[prompt], reverse=True)[:beams]
-            # Growing only lowers log p, so the kindest penalty to come bounds what the likeliest can reach.
+            # Growing only lowers log p, so the kindest penalty to come bounds what the most likely can reach.
             worst = ended[prompt][-1].score if len(ended[prompt]) == beams else -float("inf")
             if grown and grown[0][1].score / max(penalty[length:]) <= worst:
                 grown = []
@@ -195,8 +197,8 @@ def chances(
 ) -> Tensor:
     """(..., V) logits -> the probability of each token.
 
-    top_k: the k likeliest are left. top_p: of these, the fewest whose share reaches p. min_p: of these, tokens at least
-    min_p times as likely as the likeliest.
+    top_k: the k most likely stay. top_p: of these, the fewest whose share reaches p. min_p: of these, those at least
+    min_p times as likely as the most likely.
     """
     # The largest becomes 0 first: divided by a small temperature it would overflow.
     logits = logits.float() - logits.float().amax(dim=-1, keepdim=True)

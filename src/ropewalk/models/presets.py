@@ -6,6 +6,7 @@ with a scaling: changes are laid over the preset by `overrides.merge`, as those 
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ PRESETS: dict[str, dict[str, Any]] = read(Path(__file__).with_suffix(".yaml"))
 def preset(name: str, **changes: Any) -> TransformerConfig:
     """The config of a named model, with these keys changed. A number of layers is that of each stack."""
     if name not in PRESETS:
-        raise ValueError(f"no preset {name!r}: {', '.join(PRESETS)}")
+        near = get_close_matches(name, PRESETS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"no preset {name!r}: {hint}there are {', '.join(PRESETS)}")
     known = expand(PRESETS[name], TransformerConfig)
     layers = known.get("layers")
     if isinstance(changes.get("layers"), int) and isinstance(layers, dict):

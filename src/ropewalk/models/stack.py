@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ropewalk.attention import Cache, Rule
 from ropewalk.encodings import Encoding, build
-from ropewalk.encodings.none import NoPE
 from ropewalk.models.config import Side, TransformerConfig
 from ropewalk.nn import MLP, AcrossHeads, Attention, Block, Core, Draw, Dropout, Residual, deepnorm, norm
 from ropewalk.positions import Positions
@@ -28,9 +27,11 @@ class Stack(nn.Module):
         sizes = {"width": config.width, "heads": config.heads, "head_width": config.head_width}
         self.encodings = nn.ModuleList(build(configs[kind], **sizes) for kind in kinds)
         self.kind_of = [kinds.index(layer.encoding.model_dump_json()) for layer in layers]
-        self.rules = [Rule(causal=side == "decoder", window=layer.window) for layer in layers]
-        self.cross_encoding = NoPE() if cross else None
-        self.first = 0 if side == "encoder" else 1 << 20  # of the numbers that tell the coins of the layers apart
+        causal = side == "decoder"
+        self.rules = [Rule(causal=causal, window=layer.window, keep_first=layer.keep_first) for layer in layers]
+        self.cross_encoding = build(config.cross_encoding, **sizes) if cross else None
+        # The first of the numbers that tell the dropout masks of the layers apart.
+        self.first = 0 if side == "encoder" else 1 << 20
         self.dropout = Dropout(config.dropout.embedding)
         self.embedding_norm = token_norm(config) if config.embedding_norm else None
         self.blocks = nn.ModuleList(block(config, side, cross=cross) for _ in layers)
@@ -66,7 +67,8 @@ class Stack(nn.Module):
             x = signal.embed(x)
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
-        draws = [None if draw is None else draw.of(self.first + number) for number in range(len(self.blocks) + 1)]
+        numbers = range(self.first, self.first + len(self.blocks) + 1)
+        draws = [None if draw is None else draw.for_layer(number) for number in numbers]
         x = self.dropout(x, draws[-1], at)
         looks = None if self.cross_encoding is None else self.cross_encoding.at(at, memory_at)
         for number, layer in enumerate(self.blocks):

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from ropewalk.attention import LayerCache, Rule, attend, prepare, weights
+from ropewalk.attention import LayerCache, Rule, Score, WeightDropout, attend, weights
 from ropewalk.encodings import Signal
 from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.initial import fill_linear
 from ropewalk.nn.linear import Linear
-from ropewalk.nn.norm import start
 
 
 class Core(nn.Module):
@@ -41,40 +41,25 @@ class Core(nn.Module):
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 
-    def sinks(self, q: Tensor) -> Tensor | None:
-        """The sink logits of these queries' heads."""
-        return self.sink
-
     def forward(self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
-        return attend(
-            q,
-            k,
-            v,
-            signal,
-            rule,
-            scale=self.scale,
-            soft_cap=self.soft_cap,
-            sink=self.sinks(q),
-            first_head=self.first_head,
-            keep=self.dropout.of_scores(draw, q),
-        )
+        return attend(q, k, v, self.score(q, signal, rule, self.dropout.of_weights(draw, q)))
 
     def weights(self, q: Tensor, k: Tensor, signal: Signal, rule: Rule) -> Tensor:
         """(B, H, L, S): what `forward` weighs values by, before dropout."""
-        return weights(
-            q,
-            k,
-            signal,
-            rule,
-            scale=self.scale,
-            soft_cap=self.soft_cap,
-            sink=self.sinks(q),
-            first_head=self.first_head,
-        )
+        return weights(q, k, self.score(q, signal, rule))
+
+    def score(self, q: Tensor, signal: Signal, rule: Rule, dropout: WeightDropout | None = None) -> Score:
+        # Tensor parallelism has some of the heads, and the sinks of all.
+        sink = None if self.sink is None else self.sink[self.first_head : self.first_head + q.shape[1]]
+        return Score(signal, rule, self.scale, self.soft_cap, sink, self.first_head, dropout)
 
 
 class Attention(nn.Module):
     """Multi-head attention of a text to itself, or with cross=True to a memory: project, rotate, attend, join."""
+
+    q: Linear  # unless all three are one, qkv
+    k: Linear  # unless fused, as v
+    v: Linear
 
     def __init__(
         self,
@@ -100,12 +85,12 @@ class Attention(nn.Module):
         self.heads, self.key_heads, self.cross, self._start = heads, G, cross, (std, gain)
         self.sizes = (heads * K, G * K, G * V)  # features of q, of k, of v
         # One matrix product where the input is one: q, k and v of a self-attention, k and v of a cross-attention.
-        groups = {"q": 1, "k": 1, "v": 1} if not fused else {"q": 1, "kv": 2} if cross else {"qkv": 3}
-        self.groups = tuple(groups)
-        done = 0
-        for name, count in groups.items():
-            self.add_module(name, Linear(width, sum(self.sizes[done : done + count]), bias=bias))
-            done += count
+        self.qkv = Linear(width, sum(self.sizes), bias=bias) if fused and not cross else None
+        if self.qkv is None:
+            self.q = Linear(width, self.sizes[0], bias=bias)
+        self.kv = Linear(width, sum(self.sizes[1:]), bias=bias) if fused and cross else None
+        if not fused:
+            self.k, self.v = (Linear(width, size, bias=bias) for size in self.sizes[1:])
         self.q_norm, self.k_norm = (None, None) if qk_norm is None else (qk_norm(heads), qk_norm(G))
         self.core = Core(heads) if core is None else core
         self.out = Linear(heads * V, width, bias=out_bias)
@@ -113,44 +98,44 @@ class Attention(nn.Module):
 
     def reset_parameters(self) -> None:
         std, gain = self._start
-        gains = {"q": 1.0, "k": 1.0, "v": gain}
-        for group in self.groups:
-            linear: nn.Linear = getattr(self, group)
-            sizes = [self.sizes["qkv".index(letter)] for letter in group]
-            for letter, part in zip(group, linear.weight.split(sizes), strict=True):
-                start(part, std, gains[letter])
-            if linear.bias is not None:
-                nn.init.zeros_(linear.bias)
-        start(self.out.weight, std, gain)
-        if self.out.bias is not None:
-            nn.init.zeros_(self.out.bias)
+        q, k, v = zip(self.sizes, (1.0, 1.0, gain), strict=True)
+        if self.qkv is not None:
+            fill_linear(self.qkv, std, (q, k, v))
+        elif self.kv is not None:
+            fill_linear(self.q, std, (q,))
+            fill_linear(self.kv, std, (k, v))
+        else:
+            for linear, part in ((self.q, q), (self.k, k), (self.v, v)):
+                fill_linear(linear, std, (part,))
+        fill_linear(self.out, std, ((len(self.out.weight), gain),))
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, keys and values of memory, as (B, heads, length, features)."""
-        flat: list[Tensor] = []
-        for group in self.groups:
-            source = x if group[0] == "q" else memory
-            sizes = [self.sizes["qkv".index(letter)] for letter in group]
-            flat += getattr(self, group)(source).split(sizes, dim=-1)
-        heads = (self.heads, self.key_heads, self.key_heads)
-        q, k, v = (part.unflatten(-1, (n, -1)).transpose(1, 2) for part, n in zip(flat, heads, strict=True))
-        return q, k, v
-
-    def turned(self, x: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of one text, as attention takes them."""
-        one_rotation = signal.encoding.one_rotation and signal.q is signal.k
-        if self.groups != ("qkv",) or self.q_norm is not None or not one_rotation:
-            return self._prepared(x, x, signal)
-        # Queries and keys lie side by side in one product, at the same positions: one rotation turns both.
         H, G = self.heads, self.key_heads
-        flat: Tensor = self.get_submodule("qkv")(x)
-        turning = sum(self.sizes[:2])
-        qk = signal.rotate(flat[..., :turning].unflatten(-1, (H + G, -1)).transpose(1, 2), "key")
-        return qk[:, :H], qk[:, H:], flat[..., turning:].unflatten(-1, (G, -1)).transpose(1, 2)
+        if self.qkv is not None:
+            q, k, v = self.qkv(x).split(self.sizes, dim=-1)
+        elif self.kv is not None:
+            q, (k, v) = self.q(x), self.kv(memory).split(self.sizes[1:], dim=-1)
+        else:
+            q, k, v = self.q(x), self.k(memory), self.v(memory)
+        return _heads(q, H), _heads(k, G), _heads(v, G)
 
-    def _prepared(self, x: Tensor, memory: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
+    def rotated(self, x: Tensor, memory: Tensor, signal: Signal) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x, keys and values of memory, as attention takes them: normalised, then rotated."""
+        one_rotation = signal.encoding.one_rotation and signal.q is signal.k
+        if self.qkv is not None and self.q_norm is None and one_rotation:
+            # Queries and keys lie side by side in one product, at the same positions: one rotation turns both.
+            flat, turning = self.qkv(x), sum(self.sizes[:2])
+            qk = signal.rotate(_heads(flat[..., :turning], self.heads + self.key_heads), "key")
+            return qk[:, : self.heads], qk[:, self.heads :], _heads(flat[..., turning:], self.key_heads)
         q, k, v = self.project(x, memory)
-        return *prepare(q, k, signal, self.q_norm, self.k_norm), v
+        return self._query(q, signal), self._key(k, signal), v
+
+    def _query(self, q: Tensor, signal: Signal) -> Tensor:
+        return signal.rotate(q if self.q_norm is None else self.q_norm(q), "query")
+
+    def _key(self, k: Tensor, signal: Signal) -> Tensor:
+        return signal.rotate(k if self.k_norm is None else self.k_norm(k), "key")
 
     def forward(
         self,
@@ -163,20 +148,23 @@ class Attention(nn.Module):
         draw: Draw | None = None,
     ) -> Tensor:
         if cache is not None and cache.fixed:
-            q, _, _ = self.project(x, x[:, :0])
-            q = signal.rotate(q if self.q_norm is None else self.q_norm(q), "query")
+            q = self._query(self.project(x, x[:, :0])[0], signal)
             k, v, keys = cache.read()
-            signal = signal.against(keys)
+            signal = signal.with_keys(keys)
         else:
-            q, k, v = self.turned(x, signal) if memory is None else self._prepared(x, memory, signal)
+            q, k, v = self.rotated(x, x if memory is None else memory, signal)
             if cache is not None:
                 k, v, keys = cache.append(k, v, signal.q)
-                signal = signal.against(keys, cache.slots.seen)
+                signal = signal.with_keys(keys, cache.slots.seen)
         mixed = self.core(q, k, v, signal, rule, draw)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def remember(self, memory: Tensor, signal: Signal) -> LayerCache:
         """The keys and values of a memory, for a cross-attention that reads them at every step."""
         _, k, v = self.project(memory[:, :0], memory)
-        _, k = prepare(k, k, signal, None, self.k_norm)
-        return LayerCache.of(k, v, signal.k)
+        return LayerCache.holding(self._key(k, signal), v, signal.k)
+
+
+def _heads(x: Tensor, count: int) -> Tensor:
+    """(B, L, H K) -> (B, H, L, K)."""
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)

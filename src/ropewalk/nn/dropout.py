@@ -16,21 +16,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ropewalk.attention import Keep
+from ropewalk.attention import WeightDropout
 from ropewalk.positions import Positions
 
 
 class Draw(NamedTuple):
     """What the dropout masks of one training step depend on, for runs that must be reproducible."""
 
-    seed: int
-    step: int
-    sample: Tensor
-    """(B,) int64: the number of each row's sample in the data, whatever batch or rank it is in."""
+    numbers: Tensor
+    """(B,) int64: all that tells the masks of one sequence from those of another, or of another step or layer. In a
+    tensor, because numbers of the host would be constants of a compiled graph, and every step another graph."""
 
-    def of(self, layer: int) -> Draw:
-        """The masks of one layer. Its number goes into the tensor: layers then differ in no constant of a graph."""
-        return self._replace(sample=self.sample + _signed(_mixed(layer)))
+    @classmethod
+    def for_step(cls, seed: int, step: int, sample: Tensor) -> Draw:
+        """sample: (B,) int64, the number of each sequence in the data, whatever batch or rank it is in."""
+        mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB
+        return cls(sample * 0x2545F4914F6CDD1D + _signed(mixed))
+
+    def for_layer(self, layer: int) -> Draw:
+        return Draw(self.numbers + _signed(_mixed(layer)))
 
 
 class Dropout(nn.Module):
@@ -61,31 +65,31 @@ class Dropout(nn.Module):
         dropped = bits.view(torch.int16)[..., :width] < share - 2**15
         return (x * (2**16 / (2**16 - share))).masked_fill(dropped, 0.0)
 
-    def of_scores(self, draw: Draw | None, q: Tensor) -> Keep | None:
+    def of_weights(self, draw: Draw | None, q: Tensor) -> WeightDropout | None:
         """The same for the attention weights of queries (B, H, L, K): by head, query and key."""
         if not self.active:
             return None
         any_mask = draw is None and not self.needs_draw
         if any_mask:
             # For backends that compute a mask tile by tile, and again in the backward pass.
-            draw = Draw(0, 0, torch.randint(2**62, (len(q),), device=q.device))
+            draw = Draw(torch.randint(2**62, (len(q),), device=q.device))
 
-        def chosen(rows: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
+        def kept(sequences: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
             segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
-            bits = self.bits(draw, rows, segment, order, head[None], k.order[:, None, None, :])
+            bits = self.bits(draw, sequences, segment, order, head[None], k.order[:, None, None, :])
             return ((bits >> 11) & (2**53 - 1)) >= math.ceil(self.rate * 2**53)  # the top 53
 
-        return Keep(chosen, 1 / (1 - self.rate), self.rate if any_mask else None)
+        return WeightDropout(kept, 1 / (1 - self.rate), self.rate if any_mask else None)
 
-    def bits(self, draw: Draw | None, rows: slice, *coordinates: Tensor) -> Tensor:
-        """64 random bits for each place. Coordinates broadcast, the first axis being the batch's, of which `rows`."""
+    def bits(self, draw: Draw | None, sequences: slice, *coordinates: Tensor) -> Tensor:
+        """64 random bits for each place. Coordinates broadcast; the first axis is that of these sequences."""
         if draw is None:
             raise ValueError(
-                "under tensor parallelism all ranks must drop the same features: pass draw=Draw(seed, step, sample), "
-                "or call model.eval()"
+                "under tensor parallelism all ranks must drop the same features: pass "
+                "draw=Draw.for_step(seed, step, sample), or call model.eval()"
             )
-        here = _mixed(_mixed(draw.seed ^ 0x9E3779B97F4A7C15) + draw.step) + self.place
-        bits = draw.sample[rows].view(-1, *[1] * (max(c.ndim for c in coordinates) - 1)) + _signed(_mixed(here))
+        axes = max(c.ndim for c in coordinates) - 1
+        bits = draw.numbers[sequences].view(-1, *[1] * axes) + _signed(_mixed(START + self.place))
         for coordinate in coordinates:
             bits = _mix(bits) + coordinate
         return _mix(bits)
@@ -111,3 +115,6 @@ def _mixed(z: int) -> int:
 
 def _signed(z: int) -> int:
     return (z + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+START = _mixed(_mixed(0x9E3779B97F4A7C15))

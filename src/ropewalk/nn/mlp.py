@@ -9,8 +9,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ropewalk.nn.activation import FUNCTIONS, GATES, PLAIN, Activation
+from ropewalk.nn.initial import fill_linear
 from ropewalk.nn.linear import Linear
-from ropewalk.nn.norm import start
 
 
 class MLP(nn.Module):
@@ -41,11 +41,8 @@ class MLP(nn.Module):
         std, gain = self._start
         for linear in (self.up, self.gate, self.down):
             if linear is not None:
-                parts = linear.weight.chunk(2) if linear is self.up and self.fused else (linear.weight,)
-                for part in parts:
-                    start(part, std, gain)
-                if linear.bias is not None:
-                    nn.init.zeros_(linear.bias)
+                parts = 2 if linear is self.up and self.fused else 1
+                fill_linear(linear, std, [(len(linear.weight) // parts, gain)] * parts)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.fused:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -59,12 +58,3 @@ def deepnorm(
     if side == "encoder":
         return 0.81 * (N**4 * M) ** (1 / 16), 0.87 * (N**4 * M) ** (-1 / 16)
     return (3 * M) ** 0.25, (12 * M) ** -0.25
-
-
-def start(weight: Tensor, std: float | None, gain: float = 1.0) -> None:
-    """Fills a weight (out, in): normal of this spread, or Glorot's by its sizes where none is given; times the gain."""
-    with torch.no_grad():
-        if std is None:
-            nn.init.xavier_normal_(weight, gain=gain)
-        else:
-            nn.init.normal_(weight, std=std * gain)

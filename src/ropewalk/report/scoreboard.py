@@ -1,4 +1,4 @@
-"""Which library holds which requirement: gathered as data, and shown as one page.
+"""Which library passes which requirement: gathered as data, and shown as one page.
 
     board([gather("transformers")], ...) -> the data     scoreboard_page.page(data) -> HTML     table(data) -> text
 
@@ -68,8 +68,8 @@ def _kept(data: dict[str, Any]) -> dict[str, Any]:
 
 def _short(result: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
     """What the page and a reader need: no titles (said once), nothing empty, no places on this machine."""
-    names = ["id", "status", "measured", "bound", "at", "what", "why", "mended"]
-    red = result["status"] in ("broken", "expected")
+    names = ["id", "status", "measured", "bound", "at", "what", "why", "fixed"]
+    red = result["status"] in ("failed", "expected")
     if result["status"] == "not applicable":
         names = ["id", "status", "why"]
     elif red:
@@ -112,41 +112,39 @@ def board(entries: Iterable[dict[str, Any]], *, date: str, command: str, not_run
 
 
 def cell(entry: dict[str, Any], id: str) -> dict[str, Any]:
-    """What a library makes of one requirement: {"state", "held", "broken", "apply", "mended"}."""
+    """What a library makes of one requirement: {"state", "passed", "failed", "apply", "fixed"}."""
     results = [(target, result) for target in entry["targets"] for result in target["results"] if result["id"] == id]
-    broken = [pair for pair in results if pair[1]["status"] in ("broken", "expected")]
-    held = [pair for pair in results if pair[1]["status"] == "held"]
-    mended = [pair for pair in held if pair[1].get("mended")]
-    state = "broken" if broken else "mended" if mended else "held" if held else "none"
-    return {"state": state, "broken": broken, "held": held, "mended": mended, "apply": len(broken) + len(held)}
+    failed = [pair for pair in results if pair[1]["status"] in ("failed", "expected")]
+    passed = [pair for pair in results if pair[1]["status"] == "passed"]
+    fixed = [pair for pair in passed if pair[1].get("fixed")]
+    state = "failed" if failed else "fixed" if fixed else "passed" if passed else "none"
+    return {"state": state, "failed": failed, "passed": passed, "fixed": fixed, "apply": len(failed) + len(passed)}
 
 
 def unexpected(data: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """(library, target, result) of everything that is broken and on no list."""
+    """(library, target, result) of everything that failed and is on no list."""
     return [
         (entry["library"], target, result)
         for entry in data["libraries"]
         for target in entry["targets"]
         for result in target["results"]
-        if result["status"] == "broken"
+        if result["status"] == "failed"
     ]
 
 
 def said(entry: dict[str, Any]) -> str:
     """One library in one line."""
     counts = [target["counts"] for target in entry["targets"]]
-    total = {key: sum(count[key] for count in counts) for key in ("apply", "held", "broken", "expected")}
-    mended = sum(result.get("mended", False) for target in entry["targets"] for result in target["results"])
+    total = {key: sum(count[key] for count in counts) for key in ("apply", "passed", "failed", "expected")}
+    fixed = sum(result.get("fixed", False) for target in entry["targets"] for result in target["results"])
     words = ", ".join(f"{value} {key}" for key, value in total.items())
-    return (
-        f"{entry['library']} {entry['version']}: {len(counts)} targets, {words}, {mended} mended, {entry['seconds']} s"
-    )
+    return f"{entry['library']} {entry['version']}: {len(counts)} targets, {words}, {fixed} fixed, {entry['seconds']} s"
 
 
 def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows of the matrix as text: how many targets hold, or how many of those it applies to break.
+    """Headings and rows of the matrix as text: how many targets pass, or how many of those it applies to fail.
 
-    A library that breaks nothing but what is on its list has `known` in its cell, any other `broken`.
+    A library that fails nothing but what is on its list has `known` in its cell, any other `failed`.
     """
     asked = {result["id"] for entry in data["libraries"] for one in entry["targets"] for result in one["results"]}
     rows = []
@@ -159,7 +157,7 @@ def table(data: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 def _in_words(found: dict[str, Any]) -> str:
     if found["state"] == "none":
         return "-"
-    if found["state"] != "broken":
+    if found["state"] != "failed":
         return f"{found['state']} {found['apply']}"
-    word = "broken" if any(result["status"] == "broken" for _, result in found["broken"]) else "known"
-    return f"{word} {len(found['broken'])}/{found['apply']}"
+    word = "failed" if any(result["status"] == "failed" for _, result in found["failed"]) else "known"
+    return f"{word} {len(found['failed'])}/{found['apply']}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ropewalk.report.scoreboard import cell
 
-MARKS = {"held": "&#10003;", "broken": "&#10007;", "mended": "&#9733;", "none": "&#8211;"}
+MARKS = {"passed": "&#10003;", "failed": "&#10007;", "fixed": "&#9733;", "none": "&#8211;"}
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #59636e; --line: #d8dee4; --paper: #fff; --shade: #f6f8fa;
@@ -39,8 +39,8 @@ tbody th b { display: inline-block; width: 2.7rem; font-weight: 600; font-varian
 td { font-variant-numeric: tabular-nums; }
 @media (max-width: 46rem) { body { padding: 1.5rem 1rem 4rem; } tbody th { white-space: normal; min-width: 9.5rem; }
   tbody th b { display: block; } }
-.held { color: var(--green); background: var(--greens); } .mended { color: var(--green); background: var(--greens); }
-.broken { color: var(--red); background: var(--reds); } .broken a { color: inherit; font-weight: 600; }
+.passed { color: var(--green); background: var(--greens); } .fixed { color: var(--green); background: var(--greens); }
+.failed { color: var(--red); background: var(--reds); } .failed a { color: inherit; font-weight: 600; }
 .none { color: var(--soft); }
 .key span { display: inline-block; padding: 0 .5rem; margin-right: .8rem; border-radius: 4px; }
 details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; }
@@ -71,12 +71,13 @@ def page(data: dict[str, Any]) -> str:
         "<h1>Position code, library by library</h1>",
         f"<p class=soft>{_text(data['date'])} &#183; specification of {_text(data['spec'])} &#183; "
         f"torch {_text(data['torch'])} &#183; Python {_text(data['python'])} &#183; {_text(data['machine'])}</p>",
-        "<p>Each library was asked through its public interface, as installed, and held to the same checks. "
-        "A cell counts its targets: those that hold a requirement, or those that break it out of those it applies to. "
-        "The bounds are strict (1e-6 rad at every position to 2<sup>40</sup>): a broken cell says from which position "
+        "<p>Each library was asked through its public interface, as installed, and run through the same checks. "
+        "A cell counts its targets: those that pass a requirement, or those that fail it out of those it applies to. "
+        "The bounds are strict (1e-6 rad at every position to 2<sup>40</sup>): a failed cell says from which position "
         "on, and by how much.</p>",
-        f"<p class=key><span class=held>{MARKS['held']} held</span><span class=broken>{MARKS['broken']} broken</span>"
-        f"<span class=mended>{MARKS['mended']} mended: expected to break, and holds</span>"
+        f"<p class=key><span class=passed>{MARKS['passed']} passed</span>"
+        f"<span class=failed>{MARKS['failed']} failed</span>"
+        f"<span class=fixed>{MARKS['fixed']} fixed: expected to fail, and passes</span>"
         f"<span class=none>{MARKS['none']} not applicable to any target</span></p>",
         _matrix(data, cells),
         *(_library(entry, data, cells[entry["library"]]) for entry in libraries),
@@ -116,16 +117,16 @@ def _cell(library: str, id: str, found: dict[str, Any]) -> str:
     state, mark = one["state"], MARKS[one["state"]]
     if state == "none":
         return f"<td class=none>{mark}</td>"
-    if state == "broken":
-        label = f"{library}: {id} broken in {len(one['broken'])} of {one['apply']} targets"
-        text = f"{mark} {len(one['broken'])}/{one['apply']}"
-        return f'<td class=broken><a href="#{_anchor(library, id)}" aria-label="{_text(label)}">{text}</a></td>'
+    if state == "failed":
+        label = f"{library}: {id} failed in {len(one['failed'])} of {one['apply']} targets"
+        text = f"{mark} {len(one['failed'])}/{one['apply']}"
+        return f'<td class=failed><a href="#{_anchor(library, id)}" aria-label="{_text(label)}">{text}</a></td>'
     return f"<td class={state}>{mark} {one['apply']}</td>"
 
 
 def _library(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any]) -> str:
     states = [one["state"] for one in found.values()]
-    counted = f"{sum(state != 'none' for state in states)} requirements apply, {states.count('broken')} broken"
+    counted = f"{sum(state != 'none' for state in states)} requirements apply, {states.count('failed')} failed"
     parts = [
         f'<h2 id="{_anchor(entry["library"])}">{_text(entry["library"])} {_text(entry["version"])}</h2>',
         f"<p class=soft>{len(entry['targets'])} targets &#183; {counted} &#183; "
@@ -133,21 +134,21 @@ def _library(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any])
         _reasons(found),
     ]
     for one in data["requirements"]:
-        for target, _ in found[one["id"]]["mended"]:
-            parts.append(f"<p class=mended>{MARKS['mended']} {_text(one['id'])} {_text(target['says'])}: mended</p>")
-        broken = found[one["id"]]["broken"]
-        if broken:
-            title = f"<b>{_text(one['id'])}</b>{_text(one['title'])} <small>{_named(broken)}</small>"
-            cases = "".join(_case(target, result) for target, result in broken)
+        for target, _ in found[one["id"]]["fixed"]:
+            parts.append(f"<p class=fixed>{MARKS['fixed']} {_text(one['id'])} {_text(target['says'])}: fixed</p>")
+        failed = found[one["id"]]["failed"]
+        if failed:
+            title = f"<b>{_text(one['id'])}</b>{_text(one['title'])} <small>{_named(failed)}</small>"
+            cases = "".join(_case(target, result) for target, result in failed)
             anchor = _anchor(entry["library"], one["id"])
             parts.append(f'<details id="{anchor}"><summary>{title}</summary>{cases}</details>')
-    if "broken" not in states:
-        parts.append("<p>Nothing broken.</p>")
+    if "failed" not in states:
+        parts.append("<p>Nothing failed.</p>")
     return "\n".join(parts)
 
 
-def _named(broken: list[Any]) -> str:
-    shorts = [target["short"] for target, _ in broken]
+def _named(failed: list[Any]) -> str:
+    shorts = [target["short"] for target, _ in failed]
     return _text(", ".join(shorts[:6]) + (f" and {len(shorts) - 6} more" if len(shorts) > 6 else ""))
 
 
@@ -170,7 +171,7 @@ def _case(target: dict[str, Any], result: dict[str, Any]) -> str:
 def _reasons(found: dict[str, Any]) -> str:
     """What is behind the red cells, each once: the reasons known, and where each shows."""
     known: dict[tuple[str, str], list[str]] = {}
-    for _, result in (pair for one in found.values() for pair in one["broken"]):
+    for _, result in (pair for one in found.values() for pair in one["failed"]):
         if "reason" in result:
             ids = known.setdefault((result["reason"], result.get("issue", "")), [])
             ids += [] if result["id"] in ids else [result["id"]]

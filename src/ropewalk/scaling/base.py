@@ -156,7 +156,7 @@ def hf_type(parameters: Mapping[str, Any]) -> str:
 
 
 def refuse_unknown(parameters: Mapping[str, Any], known: Collection[str], where: str) -> None:
-    """An error naming all keys that would otherwise be dropped in silence."""
+    """An error naming all keys that would otherwise be silently ignored."""
     unknown = [key for key in parameters if key not in known]
     if unknown:
         said = "; ".join(_unknown(key, parameters[key], known) for key in unknown)

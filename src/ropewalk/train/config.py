@@ -12,7 +12,7 @@ from ropewalk.distributed.world import MeshConfig
 from ropewalk.models.config import TransformerConfig
 from ropewalk.overrides import refusal
 from ropewalk.settings import Settings
-from ropewalk.train.faults import FaultConfig
+from ropewalk.train.guard.faults import FaultConfig
 from ropewalk.train.optim import AdamW, AnyOptimizer
 from ropewalk.train.schedule import AnySchedule, Cosine, InverseSqrt
 
@@ -53,7 +53,7 @@ class TrainConfig(Settings):
     """bfloat16: matrix products; weights, sums and losses stay float32."""
     compile: bool = False
     recompute: bool = False
-    """Activations of a block are computed again on the way back instead of kept."""
+    """Activations of a block are computed again in the backward pass instead of kept."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     evaluate: EvaluateConfig = EvaluateConfig()
     save: SaveConfig = SaveConfig()

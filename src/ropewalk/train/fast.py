@@ -1,6 +1,6 @@
 """`--fast`: a recipe in seconds, to see that every part of it works before it is given hours.
 
-The same code on a small model, short rows and two steps: train one, save, go on from the checkpoint, train the other,
+The same code on a small model, short sequences and two steps: train one, save, resume from that, train the other,
 measure, export. Where the recipe's data is not there yet, the text that comes with ropewalk stands in for it.
 """
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.data.config import PairsData, TaskData
-from ropewalk.data.sample import sample
+from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
 from ropewalk.overrides import read
 from ropewalk.train.config import Recipe, TrainConfig
-from ropewalk.train.run import Result, train
+from ropewalk.train.run import LAUNCH, Result, train
 
 WIDTH, HEADS, HEAD_WIDTH, HIDDEN, LENGTH, LAYERS, STEPS = 64, 4, 16, 128, 64, 2, 2
 
@@ -37,7 +37,7 @@ def clear(out: Path) -> None:
     """Removes the fast run that was here before; anything else stays, and is an error."""
     if not out.exists():
         return
-    known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock"}
+    known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock", LAUNCH}
     strange = sorted(path.name for path in out.iterdir() if path.name not in known) if out.is_dir() else [out.name]
     recipe = out / "recipe.yaml"
     if strange or (any(out.iterdir()) and (not recipe.is_file() or _steps(recipe) != STEPS)):

@@ -10,9 +10,11 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ropewalk.outside import import_named
+from ropewalk.system import tell
 
 Tracker = Callable[[dict[str, Any]], None]
 
@@ -20,21 +22,41 @@ Tracker = Callable[[dict[str, Any]], None]
 class Metrics:
     def __init__(self, path: Path, trackers: list[Tracker] | None = None) -> None:
         self.trackers = trackers or []
+        self.path, self.failing = path, False
         torn = path.exists() and path.stat().st_size > 0 and not path.read_bytes().endswith(b"\n")
-        self.file = path.open("a", encoding="utf-8")
-        if torn:
-            self.file.write("\n")
+        self.file = path.open("ab", buffering=0)
+        self.unwritten = b"\n" if torn else b""
 
     def write(self, record: dict[str, Any]) -> None:
         # JSON has no infinity; a loss that is not finite is written as a word, which no reader takes for a number.
         plain = {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
-        self.file.write(json.dumps(plain) + "\n")
-        self.file.flush()
+        self.unwritten += json.dumps(plain).encode() + b"\n"
+        self._flush()
         for track in self.trackers:
             track(plain)
 
+    def _flush(self) -> None:
+        """What a full disk does not take is kept for the next time: a run does not end for its record."""
+        try:
+            while self.unwritten:
+                self.unwritten = self.unwritten[self.file.write(self.unwritten) :]
+            self.failing = False
+        except OSError as error:
+            if not self.failing:
+                tell(f"{self.path}: {error.strerror}; records are kept in memory until there is room")
+            self.failing = True
+
     def close(self) -> None:
+        self._flush()
+        if self.unwritten:
+            tell(f"{self.path}: the last {self.unwritten.count(10)} records are lost")
         self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
 
 
 def read(path: Path) -> dict[str, list[dict[str, Any]]]:

@@ -26,7 +26,7 @@ from ropewalk.nn import Draw
 from ropewalk.positions import Positions
 
 LOGITS = 1 << 26
-"""Logits held at once; a larger batch goes through the output map in pieces, each computed again on the way back."""
+"""Logits held at once; a larger batch goes through the output map in pieces, computed again in the backward pass."""
 
 
 class Learner(Transformer):
@@ -78,7 +78,9 @@ class Learner(Transformer):
         return total if shared is None else join(self, shared, total)
 
 
-def learner(config: TransformerConfig, world: World, *, seed: int, compiled: bool = False, **how: Any) -> Learner:
+def learner(
+    config: TransformerConfig, world: World, *, seed: int | None, compiled: bool = False, **how: Any
+) -> Learner:
     """The model as it is trained on this rank; how: what else `parallelise` takes."""
     made = parallelise(lambda: Learner(config), world, seed=seed, compiled=compiled, share_loss=True, **how)
     assert isinstance(made, Learner)
@@ -103,7 +105,5 @@ def loss_of_piece(
 
 
 def draw_of(batch: Batch, seed: int, step: int) -> Draw:
-    """What dropout's coins depend on. Seed and step are mixed into the sample numbers, as a tensor: numbers of the
-    host would be constants of a compiled graph, and every step another graph."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB) % 2**64
-    return Draw(0, 0, batch.sample * 0x2545F4914F6CDD1D + (mixed - 2**64 if mixed >= 2**63 else mixed))
+    """What the dropout masks of a step depend on."""
+    return Draw.for_step(seed, step, batch.sample)

@@ -41,7 +41,8 @@ class Muon(Adam):
     """Orthogonalised momentum for the matrices of the blocks; the settings of AdamW are for all else."""
 
     kind: Literal["muon"] = "muon"
-    matrix_lr: Rate = 0.02
+    matrix_lr: Rate = 3e-3
+    """At the peak, for updates as large as AdamW's (arXiv:2502.16982); 0.02 is for updates scaled otherwise."""
     momentum: Beta = 0.95
 
 

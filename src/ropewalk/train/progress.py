@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from ropewalk.system import tell
+
 LINE_EVERY = 10.0
 """Seconds between lines off a terminal."""
+SMOOTHED = 0.1
+"""Share of the last step in the speed that is shown."""
 
 
 class Progress:
     def __init__(self, steps: int, done: int, *, shown: bool) -> None:
         self.steps, self.shown, self.said = steps, shown, 0.0
         self.bar: Any = None
+        self.speed: float | None = None
         self.began, self.first = time.monotonic(), done
         if shown and sys.stderr.isatty():
             from rich.console import Console
@@ -32,18 +38,21 @@ class Progress:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            self._on_bar(self.bar.stop)
 
     def step(self, record: dict[str, Any]) -> None:
         if not self.shown:
             return
+        now = record["tokens_per_second"]
+        self.speed = now if self.speed is None else (1 - SMOOTHED) * self.speed + SMOOTHED * now
         text = (
-            f"loss {record['loss']:.4f}  {record['tokens_per_second']:,.0f} tokens/s"
+            f"loss {record['loss']:.4f}  norm {record['norm']:.3g}  lr {record['lr']:.2e}"
+            f"  {self.speed:,.0f} tokens/s"
             f"  {record['memory'] / 2**20:,.0f} MiB" + (f"  MFU {record['mfu']:.0%}" if record.get("mfu") else "")
         )
         done = record["step"]
         if self.bar is not None:
-            self.bar.update(self.task, completed=done, description=text)
+            self._on_bar(lambda: self.bar.update(self.task, completed=done, description=text))
         elif time.monotonic() - self.said >= LINE_EVERY or done in (self.first + 1, self.steps):
             self.said = time.monotonic()
             left = (self.said - self.began) / max(1, done - self.first) * (self.steps - done)
@@ -53,9 +62,16 @@ class Progress:
         if not self.shown:
             return
         if self.bar is not None:
-            self.bar.console.print(text, highlight=False)
+            self._on_bar(lambda: self.bar.console.print(text, highlight=False))
         else:
-            print(text, file=sys.stderr, flush=True)
+            tell(text)
+
+    def _on_bar(self, act: Callable[[], object]) -> None:
+        """A terminal that has gone takes its bar with it, not the run."""
+        try:
+            act()
+        except OSError:
+            self.bar, self.shown = None, False
 
 
 def _clock(seconds: float) -> str:

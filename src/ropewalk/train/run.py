@@ -8,7 +8,9 @@ RUN/export/          the model, when it is done
 
 from __future__ import annotations
 
+import os
 import platform
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,25 +18,31 @@ from typing import Any
 
 import torch
 
-from ropewalk.checkpoints.native import Trained
+from ropewalk.checkpoints.load.native import Trained
 from ropewalk.data.open import Data, open_data
 from ropewalk.distributed.world import World
 from ropewalk.encodings import compile_rotations
 from ropewalk.models.config import TransformerConfig
-from ropewalk.overrides import to_yaml
-from ropewalk.train.checkpoint import Checkpoints
-from ropewalk.train.config import Recipe
-from ropewalk.train.cost import gemm_peak, step_flops
-from ropewalk.train.drift import check_drift
-from ropewalk.train.faults import Signals, Watch, Watchdog
-from ropewalk.train.lease import Lease, die_with_parent
-from ropewalk.train.loop import Loop
-from ropewalk.train.metrics import Metrics, tracker
+from ropewalk.train.checkpoint.model_directory import write_model
+from ropewalk.train.checkpoint.store import Checkpoints
+from ropewalk.train.config import Recipe, TrainConfig
+from ropewalk.train.guard.drift import check_drift
+from ropewalk.train.guard.faults import Watch
+from ropewalk.train.guard.launcher import die_with_parent
+from ropewalk.train.guard.lease import Lease
+from ropewalk.train.guard.signals import Signals
+from ropewalk.train.guard.watchdog import Watchdog
+from ropewalk.train.loop import Loop, Restored, restore
+from ropewalk.train.metrics import Metrics, Tracker, tracker
 from ropewalk.train.objective import learner
 from ropewalk.train.optim import optimizers
+from ropewalk.train.plan.cost import gemm_peak, step_flops
+from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.progress import Progress
-from ropewalk.train.sizes import sizes
-from ropewalk.train.write import write_model
+from ropewalk.yaml_text import to_yaml
+
+LAUNCH = "launch"
+"""The file that says which start of torchrun a run is of."""
 
 
 @dataclass
@@ -85,52 +93,68 @@ def _train(
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     cut = sizes(config, data.length, world.dp_size)
     first = world.rank == 0
-    if first:
-        refuse_another(out, resume)
-        out.mkdir(parents=True, exist_ok=True)
+    launch = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    resume = resume or restarted(out, world, launch)
+    world.on_first(lambda: claim(out, resume, launch))
     lease = Lease(out, world)
     with lease, Signals() as signals, Watchdog(config.faults, world, out / "stacks") as watchdog:
+        written = recipe.model_dump(mode="json")
+        checkpoints = Checkpoints(
+            out / "checkpoints", world, keep=config.save.keep, lease=lease, asynchronous=config.save.asynchronous
+        )
+        facts = {"recipe": written, "data": data.fingerprint, "versions": versions()}
+        found = checkpoints.newest() if resume else None
+        drift = [] if found is None else check_drift(found.state, facts, allow=allow_drift)
         model = learner(
             recipe.model,
             world,
-            seed=config.seed,
+            seed=config.seed if found is None else None,
             precision=config.precision,
             recompute=config.recompute,
             compiled=config.compile,
+            made=lambda: watchdog.beat(0, "initialising"),
         )
         made = optimizers(config.optimizer, model, config.peak(recipe.model.width))
-        written = recipe.model_dump(mode="json")
-        checkpoints = Checkpoints(
-            out / "checkpoints", keep=config.save.keep, lease=lease, asynchronous=config.save.asynchronous
-        )
-        loop = Loop(
-            config, cut, data, world, model, made, checkpoints, Watch(config.faults, world), signals, watchdog,
-            progress=Progress(cut.steps, 0, shown=False), metrics=None,
-            facts={"recipe": written, "data": data.fingerprint, "versions": versions()},
-        )  # fmt: skip
-        if resume and (found := checkpoints.newest()) is not None:
-            check_drift(found.state, loop.facts, allow=allow_drift)
-            loop.restore(found)
-        if first:
-            (out / "recipe.yaml").write_text(to_yaml(written), encoding="utf-8")
-            trackers = [tracker(config.track, out.name, written)] if config.track else []
-            loop.metrics = Metrics(out / "metrics.jsonl", trackers)
-            loop.progress = Progress(cut.steps, loop.step, shown=shown)
-        loop.flops = step_flops(recipe.model, cut.rows, cut.length, data.source_length)
-        loop.peak = gemm_peak(config.precision, world.device) if shown else None
+        done, watch = Restored(0, frozenset(), {}), Watch(config.faults, world)
+        if found is not None:
+            watchdog.beat(0, "loading")
+            done = restore(found, checkpoints, model, made, watch)
         if until is not None:
             signals.stop_after(until)
-        try:
-            with loop.progress:
-                finished = loop.run()
-        finally:
-            if loop.metrics is not None:
-                loop.metrics.close()
+        if first:
+            (out / "recipe.yaml").write_text(to_yaml(written), encoding="utf-8")
+        with (
+            Progress(cut.steps, done.step, shown=shown and first) as progress,
+            Metrics(out / "metrics.jsonl", trackers(config, out, written)) if first else nullcontext() as metrics,
+        ):
+            loop = Loop(
+                config, cut, data, world, model, made, checkpoints, watch, signals, watchdog, progress, metrics,
+                facts=facts, **done._asdict(),
+                flops=step_flops(recipe.model, cut.rows, cut.length, data.source_length),
+                peak=gemm_peak(config.precision, world.device) if shown else None,
+            )  # fmt: skip
+            if resume:
+                progress.say(f"continues from {found.folder}" if found else f"no checkpoint in {out}: begins at step 1")
+            if drift:
+                loop.event("drift", "\n  ".join(["continues, with these differences:", *drift]), differences=drift)
+            if not data.rows("valid"):
+                progress.say("the data has no validation sequences: nothing is measured")
+            if cut.batch != config.batch:
+                said = f"train.batch={config.batch} is no multiple of {cut.length} tokens"
+                progress.say(f"{said}: every update has {cut.batch}")
+            if config.schedule.warmup >= cut.steps:
+                said = f"the learning rate rises to the end: train.schedule.warmup={config.schedule.warmup}"
+                progress.say(f"{said}, the run has {cut.steps} steps")
+            finished = loop.run()
         export = None
         if finished:
             trained = Trained(cut.length, data.source_length, data.start, data.end)
             export = write_model(model, out / "export", world, trained, tokenizer=data.tokenizer)
         return Result(out, loop.step, cut.steps, loop.valid, export, signals.received)
+
+
+def trackers(config: TrainConfig, out: Path, written: dict[str, Any]) -> list[Tracker]:
+    return [tracker(config.track, out.name, written)] if config.track else []
 
 
 def fitted(model: TransformerConfig, data: Data) -> TransformerConfig:
@@ -145,12 +169,26 @@ def fitted(model: TransformerConfig, data: Data) -> TransformerConfig:
     return model
 
 
-def refuse_another(out: Path, resume: bool) -> None:
-    """A run is not written over another."""
+def restarted(out: Path, world: World, launch: str) -> bool:
+    """Whether torchrun has started this run before and replaces a worker that failed: then it is resumed unasked. Nodes
+    count their own restarts only, so one that knows of any is enough."""
+    before = out / LAUNCH
+    return world.agree(
+        bool(launch)
+        and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+        and before.is_file()
+        and before.read_text(encoding="utf-8") == launch
+    )
+
+
+def claim(out: Path, resume: bool, launch: str) -> None:
+    """The folder of the run, made if need be. A run does not overwrite another."""
     if not resume and any(out.glob("checkpoints/step-*")):
         raise ValueError(
-            f"{out} holds a run already; go on with it by --resume, or begin another with --out ANOTHER_FOLDER"
+            f"{out} holds a run already; continue it with --resume, or start another with --out ANOTHER_FOLDER"
         )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / LAUNCH).write_text(launch, encoding="utf-8")
 
 
 def versions() -> dict[str, str]:

@@ -54,7 +54,8 @@ class WarmupStableDecay(Schedule):
 
     def share(self, step: int, steps: int) -> float:
         down = round(self.decay * steps)
-        left = min(1.0, (steps - step) / down) if down else 1.0
+        # One part more than there are steps: the last is not wasted on the floor, which may be a rate of 0.
+        left = min(1.0, (steps - step + 1) / (down + 1)) if down else 1.0
         return min(self.rising(step), self.floor + (1 - self.floor) * max(0.0, left))
 
 

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-from ropewalk.checkpoints.engines import llama_cpp, paper, transformers4, transformers5, vllm
+from importlib import import_module
+from typing import Protocol, cast
+
+from ropewalk.checkpoints.engines import paper
 from ropewalk.checkpoints.engines.base import CLOSE, Disagreement, LayerReading, Reading, close, ratio
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.resolve.resolved import Resolved
 
 __all__ = ["CLOSE", "ENGINES", "Disagreement", "LayerReading", "Reading", "close", "names", "ratio", "readings"]
 
-ENGINES = {"transformers5": transformers5, "transformers4": transformers4, "vllm": vllm, "llama.cpp": llama_cpp}
-"""As --engines writes them. The papers are read besides, and never count."""
+FILES = {
+    "transformers5": "transformers5",
+    "transformers4": "transformers4",
+    "vllm": "vllm",
+    "llama.cpp": "llama_cpp.rules",
+}
+"""The engines as --engines writes them, in the order in which they are shown, and the file of each. The papers are read
+besides, and never count."""
+
+
+class Engine(Protocol):
+    """What such a file has."""
+
+    ENGINE: str
+    VERSION: str
+    """What the rule was read from."""
+
+    def read(self, resolved: Resolved) -> Reading: ...
+
+
+ENGINES = {name: cast(Engine, import_module(f"ropewalk.checkpoints.engines.{file}")) for name, file in FILES.items()}
 
 
 def names() -> tuple[str, ...]:
@@ -23,6 +45,8 @@ def readings(resolved: Resolved) -> dict[str, Reading]:
         try:
             found[name] = engine.read(resolved)
         except ValueError as error:  # what it would compute instead of the plan is no rotation at all
-            found[name] = Reading(engine=engine.ENGINE, version=engine.VERSION, refusal=f"its numbers fail: {error}")
+            found[name] = Reading(
+                engine=engine.ENGINE, version=engine.VERSION, refusal=f"its frequencies cannot be computed: {error}"
+            )
     published = paper.read(resolved)
     return found if published is None else {**found, "paper": published}

@@ -8,14 +8,11 @@ the engine does something else: a key it does not read, a formula of its own, a 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from ropewalk.checkpoints.engines.besides import FREQUENCIES, Besides
 from ropewalk.scaling import YaRN
-
-if TYPE_CHECKING:
-    from ropewalk.checkpoints.engines.facts import Subject
 
 CLOSE = 1e-6
 """Frequencies and gains this near, relatively, are the same: engines compute them in float32 (2**-24 is 6e-8)."""
@@ -58,7 +55,7 @@ class Reading:
     switch: str = "static"
     """When the numbers change with the length, in words."""
     length: int | None = None
-    """The longest text it would serve without being told otherwise."""
+    """The longest text it serves by default."""
     ignored: tuple[str, ...] = ()
     """Keys of the checkpoint that this engine does not read and that would change a number."""
     notes: tuple[Disagreement, ...] = ()
@@ -72,44 +69,6 @@ class Reading:
     @property
     def disagrees(self) -> bool:
         return any(note.counts for note in self.notes)
-
-
-@dataclass
-class Draft:
-    """A reading while its rule is being followed; the same note for several layers is kept once."""
-
-    notes: dict[Disagreement, None] = field(default_factory=dict)
-    ignored: dict[str, None] = field(default_factory=dict)
-    layers: list[LayerReading] = field(default_factory=list)
-    besides: Besides | None = None
-    unknown: tuple[str, ...] = ()
-
-    def note(self, what: str, why: str, issue: str = "", *, about: str = FREQUENCIES, counts: bool = True) -> None:
-        self.notes.setdefault(Disagreement(what=what, why=why, issue=issue, about=about, counts=counts))
-
-    def whole(self, subject: Subject, why: str, issue: str) -> LayerReading:
-        """The engine rotates the whole head where the checkpoint says a part of it."""
-        width, key = subject.layer.head_width, subject.partial
-        self.ignore(str(key))
-        self.note(f"rotates all {width} features of a head instead of {subject.layer.rotary_width}", why, issue)
-        self.layers.append(found := subject.numbers_of(subject.layer.scaling, width=width))
-        return found
-
-    def ignore(self, *keys: str) -> None:
-        self.ignored.update(dict.fromkeys(keys))
-
-    def reading(self, engine: str, version: str, *, switch: str = "static", length: int | None = None) -> Reading:
-        return Reading(
-            engine=engine,
-            version=version,
-            layers=tuple(self.layers),
-            switch=switch,
-            length=length,
-            ignored=tuple(self.ignored),
-            notes=tuple(self.notes),
-            besides=self.besides,
-            unknown=self.unknown,
-        )
 
 
 def yarn_of(scaling: YaRN, **changed: Any) -> YaRN:

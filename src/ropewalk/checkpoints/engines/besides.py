@@ -18,7 +18,7 @@ FREQUENCIES, GAINS, WINDOWS, STILL, TEMPERATURE, SECTIONS = (
     "M-RoPE sections",
 )
 ASPECTS = (FREQUENCIES, GAINS, WINDOWS, STILL, TEMPERATURE, SECTIONS)
-"""All that engines are compared in, in the order in which it is told."""
+"""What engines are compared in, in the order of the report."""
 
 
 @dataclass(frozen=True, kw_only=True)

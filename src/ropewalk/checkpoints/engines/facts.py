@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.architectures import find
+from ropewalk.checkpoints.architectures.architecture import Architecture
+from ropewalk.checkpoints.architectures.generated import engine_names
+from ropewalk.checkpoints.architectures.table import find
 from ropewalk.checkpoints.engines.base import LayerReading
 from ropewalk.checkpoints.engines.besides import Besides, of_layers
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.plan import LayerPlan
 from ropewalk.scaling import Dynamic, LongRoPE, Scaling, ladder
-
-OUTSIDE = {
-    "internlm2": "InternLM2ForCausalLM",
-    "internlm3": "InternLM3ForCausalLM",
-    "kimi_k2": "DeepseekV3ForCausalLM",
-}
-"""Model types that transformers has no code for, and the class their checkpoints name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +74,10 @@ class Facts:
         self.gguf = "general.architecture" in config
         self.arch = str(config["general.architecture"]) if self.gguf else ""
         self.model_type = str(config.get("model_type") or resolved.model_type)
+        self.row = find(resolved.model_type) or Architecture()
+        """Of the part that has the positions."""
+        self.outer = find(self.model_type) or Architecture()
+        """Of the config itself, which is another where that is a part."""
         block = self.text.get("rope_parameters")
         self.new = block if isinstance(block, Mapping) else {}
         block = self.text.get("rope_scaling")
@@ -102,13 +98,14 @@ class Facts:
         named = self.resolved.config.get("architectures")
         if isinstance(named, list) and named and isinstance(named[0], str):
             return named[0]
-        types = {**known("transformers5")["types"], **OUTSIDE}
-        return types.get(self.model_type) or types.get(self.resolved.model_type, "")
+        types = engine_names("transformers5")["types"]
+        own = self.outer.class_name or types.get(self.model_type)
+        return own or self.row.class_name or types.get(self.resolved.model_type, "")
 
     def unknown_to(self, engine: str) -> str | None:
         """The model type that a version of transformers has no class for; None where it has."""
         inner = self.text.get("model_type") if self.text is not self.resolved.config else None
-        types = known(engine)["types"]
+        types = engine_names(engine)["types"]
         return next((one for one in (self.model_type, inner) if one is not None and one not in types), None)
 
     @property
@@ -124,11 +121,10 @@ class Facts:
 
     def besides(self) -> Besides:
         """As the checkpoint states it."""
-        known = find(self.resolved.model_type)
         plans = self.resolved.plans.values()
         longest = max((length for length in (self.longest, *(plan.extended for plan in plans)) if length), default=None)
         layers = (layer for plan in plans for layer in plan.layers)
-        return of_layers(layers, longest, linear=known is not None and known.pattern == "linear")
+        return of_layers(layers, longest, linear=self.row.pattern == "linear")
 
     def subjects(self) -> Iterable[Subject]:
         """Each different set of rotating layers."""
@@ -137,7 +133,7 @@ class Facts:
             for number, layer in enumerate(plan.layers):
                 if layer.base is not None:
                     same = (layer.base, layer.scaling, layer.ladders, layer.rotary_gain, layer.logit_gain)
-                    if self.resolved.model_type == "olmo3":  # whose sliding layers get another theta in transformers 5
+                    if self.row.transformers.sliding_theta_in_5 is not None:
                         same = (*same, layer.window is None)
                     found.setdefault(same, (layer, []))[1].append(number)
             for layer, numbers in found.values():
@@ -167,12 +163,6 @@ def frequencies(base: float, ladders: tuple[int, ...], scaling: Scaling | None) 
     """In float64, correctly rounded."""
     one = ladder if scaling is None else scaling.frequencies
     return tuple(float(omega) for width in ladders for omega in one(base, width))
-
-
-@cache
-def known(engine: str) -> Any:
-    """Names of architectures; scripts/engine_names.py reads them from the engines' sources."""
-    return json.loads((Path(__file__).parent / "names.json").read_text(encoding="utf-8"))[engine]
 
 
 def _at(scaling: Scaling | None, length: int) -> Scaling | None:

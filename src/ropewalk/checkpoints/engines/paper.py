@@ -7,9 +7,10 @@ LongRoPE (arXiv 2402.13753) also leaves the first few tokens unscaled, which no 
 
 from __future__ import annotations
 
-from ropewalk.checkpoints.engines.base import Draft, Reading, yarn_of
+from ropewalk.checkpoints.engines.base import Reading, yarn_of
+from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, YaRN
 
 TITLES = {"yarn": ("YaRN paper", "arXiv 2309.00071"), "dynamic": ("dynamic NTK, paper", "arXiv 2309.00071")}

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ropewalk.checkpoints.architectures import find
-from ropewalk.checkpoints.engines import transformers5
-from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close
+from ropewalk.checkpoints.architectures.generated import engine_names
+from ropewalk.checkpoints.engines.base import LayerReading, Reading, close
 from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, WINDOWS, Besides
-from ropewalk.checkpoints.engines.facts import Facts, Subject, known
+from ropewalk.checkpoints.engines.draft import Draft
+from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.engines.transformers5 import (
     GROWING,
     PER_CALL,
@@ -26,16 +26,12 @@ from ropewalk.checkpoints.engines.transformers5 import (
     stateful,
     yarn,
 )
-from ropewalk.checkpoints.resolve_hf import resolve
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.resolve.hf import resolve
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.plan import LayerPlan
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 4", "4.57.1"
-
-NO_HEAD_DIM = transformers5.NO_HEAD_DIM | {"mistral"}
-TWO_KEYS = ("olmo", "olmo2")
-"""Model types whose config class takes rope_scaling in its oldest form alone."""
 
 
 def read(resolved: Resolved) -> Reading:
@@ -48,10 +44,10 @@ def read(resolved: Resolved) -> Reading:
     if refusal := _refusal(facts, besides):
         return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     draft, switch = Draft(), "static"
-    draft.besides = _besides(resolved, besides, draft)
+    draft.besides = _besides(facts, besides, draft)
     subjects = list(facts.subjects())
     seen = _seen(facts) if subjects else resolved
-    if refusal := refused(Facts(seen), NO_HEAD_DIM):
+    if refusal := refused(Facts(seen), 4):
         return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     for stated in subjects:
         subject = _lost(stated, seen.plans[stated.side].layers[stated.numbers[0]], draft)
@@ -59,9 +55,9 @@ def read(resolved: Resolved) -> Reading:
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers4"):
             why = f"its {resolved.model_type} does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652, transformers#48241")
-        elif scaling is not None and resolved.model_type == "nemotron":
+        elif scaling is not None and facts.row.transformers.no_scaling_in_4:
             draft.ignore("rope_scaling")
-            draft.note(f"rotates plainly, without {scaling.kind}", "its Nemotron reads no rope_scaling")
+            draft.note(f"uses plain RoPE, without {scaling.kind}", "its Nemotron reads no rope_scaling")
             draft.layers.append(subject.numbers_of(None))
         elif isinstance(scaling, YaRN):
             found = yarn(facts, subject, scaling, draft, nested_truncate=False, engine="transformers4")
@@ -84,10 +80,9 @@ def _seen(facts: Facts) -> Resolved:
     if facts.old:
         inside = ("rope_theta", "partial_rotary_factor")
         text["rope_scaling"] = {key: value for key, value in facts.old.items() if key not in inside}
-    architecture = find(facts.resolved.model_type)
-    key = None if architecture is None else architecture.theta_key
+    key = facts.row.theta_key
     if key in ("rope_theta", "rotary_emb_base") and text.get(key) is None:
-        types = known("transformers4")["types"]
+        types = engine_names("transformers4")["types"]
         text[key] = types.get(facts.resolved.model_type) or types.get(facts.model_type) or 10_000.0
     return resolve(facts.with_text(text), where=facts.resolved.where, strict=False)
 
@@ -111,8 +106,8 @@ def _lost(stated: Subject, layer: LayerPlan, draft: Draft) -> Subject:
     return replace(stated, layer=layer)
 
 
-def _besides(resolved: Resolved, besides: Besides, draft: Draft) -> Besides:
-    if resolved.model_type != "qwen2_moe" or not any(besides.windows) or all(besides.windows):
+def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
+    if not facts.row.transformers.one_mask_in_4 or not any(besides.windows) or all(besides.windows):
         return besides
     window = next(one for one in besides.windows if one)
     draft.note(
@@ -125,19 +120,20 @@ def _besides(resolved: Resolved, besides: Besides, draft: Draft) -> Besides:
 
 def _refusal(facts: Facts, besides: Besides) -> str | None:
     if SECTIONS in besides.present() and "mrope_section" not in facts.old:
-        return "its attention reads rope_scaling.mrope_section, which is not there"
+        return "its attention reads rope_scaling.mrope_section, which is missing"
     if not facts.old:
         return None
     kind = facts.old.get("rope_type", facts.old.get("type"))
     if kind == "proportional":
         return "no rope_type 'proportional'"
-    if facts.model_type in TWO_KEYS and (set(facts.old) != {"type", "factor"} or kind not in ("linear", "dynamic")):
+    outer = facts.outer.transformers
+    if outer.two_keys_in_4 and (set(facts.old) != {"type", "factor"} or kind not in ("linear", "dynamic")):
         return f"its {facts.model_type} wants rope_scaling to be exactly type (linear or dynamic) and factor"
-    if facts.resolved.model_type == "llama4_text" and kind not in ("llama3", "default"):
+    if facts.row.transformers.llama3_alone_in_4 and kind not in ("llama3", "default"):
         return f"its Llama 4 reads every rope_scaling as llama3, also {kind!r}"
     if kind == "yarn" and facts.old.get("factor") is None:
-        return "rope_scaling.factor is null, which it takes a logarithm of"
-    if kind in ("longrope", "su") and facts.model_type == "phi3":
+        return "rope_scaling.factor is null, and it takes the logarithm of it"
+    if kind in ("longrope", "su") and outer.longrope_in_three_keys_in_4:
         if len(facts.old) != 3 or facts.old.get("type") not in ("longrope", "su"):
             return "its Phi-3 wants rope_scaling to be exactly type, short_factor and long_factor"
     elif kind == "longrope" and _top(facts) is None and facts.old.get("factor") is None:
@@ -148,9 +144,9 @@ def _refusal(facts: Facts, besides: Besides) -> str | None:
 def _top(facts: Facts) -> int | None:
     """original_max_position_embeddings as an attribute of the config object; Phi-3's class has a default."""
     stated = facts.text.get("original_max_position_embeddings")
-    if stated is None and facts.model_type == "phimoe":
+    if stated is None and facts.outer.transformers.trained_within_in_4:
         stated = facts.old.get("original_max_position_embeddings")
-    return stated if isinstance(stated, int) else 4096 if facts.model_type == "phi3" else None
+    return stated if isinstance(stated, int) else facts.outer.transformers.trained_in_4
 
 
 def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:

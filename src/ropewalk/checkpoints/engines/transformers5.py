@@ -12,26 +12,15 @@ from __future__ import annotations
 
 import math
 
-from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, gain, yarn_of
+from ropewalk.checkpoints.architectures.generated import engine_names
+from ropewalk.checkpoints.engines.base import LayerReading, Reading, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS
-from ropewalk.checkpoints.engines.facts import Facts, Subject, known
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.engines.draft import Draft
+from ropewalk.checkpoints.engines.facts import Facts, Subject
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 5", "5.22.2"
-
-GGUF_NAMES = {"gpt-oss": "gpt_oss", "minimax-m2": "minimax_m2", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
-"""GGUF architectures under the names of its mapping."""
-GGUF_BESIDES = ("lfm2", "qwen35", "qwen35moe")
-"""GGUF architectures read by a newer path (integrations/gguf), which takes rope.freq_base too."""
-
-DROPS_CACHE = ("phi3", "phimoe", "phi4_multimodal")
-"""Models whose generate() starts the cache anew where LongRoPE's list changes."""
-NO_HEAD_DIM = frozenset({"minimax", "ministral", "mixtral"})
-"""Model types whose config class leaves head_dim null, which three rope types multiply by."""
-
-OLMO3_THETA = 500_000.0
-"""Of sliding layers, unless rope_parameters has theirs."""
 
 PER_CALL = "in every call, by its largest position"
 GROWING = "by the longest text seen so far"
@@ -43,7 +32,7 @@ def read(resolved: Resolved) -> Reading:
         return read_gguf(facts, ENGINE, VERSION, "transformers5")
     if (unknown := facts.unknown_to("transformers5")) is not None:
         return Reading(engine=ENGINE, version=VERSION, refusal=f"no model type {unknown!r} without remote code")
-    if refusal := refused(facts, NO_HEAD_DIM):
+    if refusal := refused(facts, 5):
         return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     draft, switch = Draft(besides=facts.besides()), "static"
     for subject in facts.subjects():
@@ -51,8 +40,12 @@ def read(resolved: Resolved) -> Reading:
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
             why = f"its {resolved.model_type} builds plain RoPE for the whole head, and does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652")
-        elif resolved.model_type == "olmo3" and subject.layer.window is not None and not facts.nested:
-            draft.layers.append(_default_theta(subject, draft))
+        elif (
+            (theta := facts.row.transformers.sliding_theta_in_5) is not None
+            and subject.layer.window is not None
+            and not facts.nested
+        ):
+            draft.layers.append(_default_theta(subject, theta, draft))
         elif isinstance(scaling, YaRN):
             draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
         elif isinstance(scaling, LongRoPE):
@@ -67,27 +60,27 @@ def read(resolved: Resolved) -> Reading:
     return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
 
 
-def _default_theta(subject: Subject, draft: Draft) -> LayerReading:
+def _default_theta(subject: Subject, theta: float, draft: Draft) -> LayerReading:
     """OLMo 3's config gives rope_theta to the full layers and takes it out of the keys before the sliding ones."""
-    if subject.layer.base != OLMO3_THETA:
+    if subject.layer.base != theta:
         draft.note(
-            f"turns sliding layers by theta {OLMO3_THETA:,.0f} instead of {subject.layer.base:,.10g}",
+            f"rotates sliding layers with theta {theta:,.0f} instead of {subject.layer.base:,.10g}",
             "its OLMo 3 config takes rope_theta out of the keys for the full layers, so that the sliding ones get the "
             "default; write rope_parameters by layer type",
         )
-    return subject.numbers_of(subject.layer.scaling, base=OLMO3_THETA)
+    return subject.numbers_of(subject.layer.scaling, base=theta)
 
 
-def refused(facts: Facts, no_head_dim: frozenset[str]) -> str | None:
+def refused(facts: Facts, version: int) -> str | None:
     """Scalings that fail when the model is built."""
     model_type = facts.resolved.model_type
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if scaling is None:
             continue
-        if model_type in ("phi3", "phimoe") and not isinstance(scaling, LongRoPE):
+        if facts.row.transformers.longrope_alone and not isinstance(scaling, LongRoPE):
             return f"its {model_type} takes longrope and no other rope type, not {scaling.kind!r}"
-        unset = model_type in no_head_dim and facts.text.get("head_dim") is None
+        unset = version in facts.row.transformers.head_dim_null and facts.text.get("head_dim") is None
         if unset and isinstance(scaling, Dynamic | YaRN | LongRoPE):
             return f"rope type {scaling.kind!r} fails on {model_type} unless the config states head_dim"
     return None
@@ -95,7 +88,7 @@ def refused(facts: Facts, no_head_dim: frozenset[str]) -> str | None:
 
 def rotates_part(resolved: Resolved, engine: str) -> bool:
     """Whether the model's code rotates a part of the head; the others' plain RoPE is built for all of it."""
-    return resolved.model_type.removesuffix("_text") in known(engine)["rotates_part"]
+    return resolved.model_type.removesuffix("_text") in engine_names(engine)["rotates_part"]
 
 
 def yarn(
@@ -115,10 +108,10 @@ def yarn(
         draft.note(
             "rounds the ends of YaRN's ramp, though truncate is false",
             "it looks for truncate beside the layer types, not among the parameters of the layer type",
-            "transformers#45887 (the same slip, fixed for another key)",
+            "transformers#45887 (the same bug, fixed for another key)",
         )
     on_score = 1.0
-    if scaling.mscale_all_dim and facts.resolved.model_type in known(engine)["gain_on_scores"]:
+    if scaling.mscale_all_dim and facts.resolved.model_type in engine_names(engine)["gain_on_scores"]:
         on_score = gain(scaling.factor, scaling.mscale_all_dim) ** 2
     elif scaling.logit_gain != 1:
         draft.ignore("mscale_all_dim")
@@ -141,17 +134,17 @@ def yarn(
 
 def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
     """The list of the length, as the checkpoint's authors have it; `scaling` is what this version takes it for."""
-    starts_anew = facts.resolved.model_type in DROPS_CACHE
+    starts_anew = facts.row.transformers.restarts_cache
     draft.note(
         f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
-        "as Phi-3's own code does; generate() throws the cache away at the switch, a loop of your own must do so itself"
+        "as Phi-3's own code does; generate() discards the cache at the switch; a loop of your own must do the same"
         if starts_anew
         else "keys cached before the switch keep the short list's rotation",
         "transformers#33129",
         counts=not starts_anew,
     )
     found = subject.numbers_of(scaling)
-    if facts.model_type == "phimoe":
+    if facts.outer.transformers.never_long:
         draft.note(
             "never uses the long list",
             "its PhiMoE layer recomputes the frequencies without the length; only the gain switches",
@@ -172,20 +165,20 @@ def read_gguf(facts: Facts, engine: str, version: str, names: str) -> Reading:
     """Of a GGUF file it reads rope.freq_base, and context_length; no rope.scaling key but gpt-oss's, no rope_freqs."""
     besides = facts.besides()
     draft = Draft(besides=besides, unknown=besides.present())
-    named, listed = GGUF_NAMES.get(facts.arch, facts.arch), known(names)["gguf_base"]
-    if not {named, facts.arch} & {*listed, *(GGUF_BESIDES if engine == ENGINE else ())}:
+    newer = engine == ENGINE and facts.row.transformers.reads_gguf_in_5
+    if not newer and not {facts.resolved.model_type, facts.arch} & {*engine_names(names)["gguf_base"]}:
         why = f"it reads no rope.freq_base from GGUF architecture {facts.arch!r}"
         return Reading(engine=engine, version=version, refusal=why)
     ignored = [key for key in facts.resolved.config if key.startswith(f"{facts.arch}.rope.scaling.")]
     for subject in facts.subjects():
         scaling = subject.layer.scaling
-        reads_scaling = facts.arch == "gpt-oss" and isinstance(scaling, YaRN)
-        if scaling is None or reads_scaling:
+        reads_scaling = facts.row.gguf is not None and facts.row.gguf.scaling_in_transformers
+        if scaling is None or (reads_scaling and isinstance(scaling, YaRN)):
             draft.layers.append(subject.planned())
             continue
         draft.ignore(*ignored)
         draft.note(
-            f"rotates plainly, without {scaling.kind}",
+            f"uses plain RoPE, without {scaling.kind}",
             "from a GGUF file it reads rope.freq_base and context_length, not rope.scaling.* nor the tensor rope_freqs",
             "vllm#7268 (rope_freqs taken for a weight)",
         )

@@ -14,43 +14,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ropewalk.checkpoints.architectures import find
+from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.engines import transformers5
-from ropewalk.checkpoints.engines.base import Draft, LayerReading, Reading, close, gain, yarn_of
+from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, TEMPERATURE, WINDOWS, Besides
-from ropewalk.checkpoints.engines.facts import Facts, Subject, known
-from ropewalk.checkpoints.resolved import Resolved
+from ropewalk.checkpoints.engines.draft import Draft
+from ropewalk.checkpoints.engines.facts import Facts, Subject
+from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, LongRoPE, Proportional, YaRN
 
-MROPE_ROWS = ("qwen2_vl_text", "qwen2_5_vl_text")
-"""Model types whose M-RoPE table has four rows a position (mrope_positions_factor); Qwen3-VL's has one."""
-
 ENGINE, VERSION = "vLLM", "0.32.0"
-
-ONE_KIND = ("qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text")
-"""Model types whose layers must all slide, or none."""
-WINDOWED = frozenset(
-    {
-        *("cohere2", "exaone4", "exaone_moe", "gemma2", "gemma3_text", "gemma3n_text", "gemma4_text", "gpt_oss"),
-        *("llama4_text", "ministral3", "mistral", "mixtral", "modernbert", "phi3", "phimoe", "qwen2_moe", "qwen3_moe"),
-        *ONE_KIND,
-    }
-)
-"""Model types whose windows were read in its own code."""
 
 
 def read(resolved: Resolved) -> Reading:
     facts = Facts(resolved)
     if facts.gguf:
-        return Reading(engine=ENGINE, version=VERSION, refusal="GGUF is not in its own code any more, only in plug-ins")
-    if facts.model_type not in known("transformers5")["types"] and facts.architecture not in known("vllm"):
+        return Reading(engine=ENGINE, version=VERSION, refusal="GGUF support has moved out of its code into plug-ins")
+    own = facts.architecture in engine_names("vllm")
+    if not own and facts.model_type not in engine_names("transformers5")["types"]:
         return Reading(
             engine=ENGINE, version=VERSION, refusal=f"no architecture {facts.architecture or facts.model_type!r}"
         )
-    if facts.architecture not in known("vllm"):
+    if not own:
         return _through_transformers(resolved, facts)
     besides = facts.besides()
-    if resolved.model_type in ONE_KIND and any(besides.windows) and not all(besides.windows):
+    if facts.row.vllm.windows == "all or none" and any(besides.windows) and not all(besides.windows):
         why = "its Qwen2 and Qwen3 take a window in all layers or in none (max_window_layers)"
         return Reading(engine=ENGINE, version=VERSION, refusal=why)
     draft, switch = Draft(), "static"
@@ -91,15 +79,14 @@ def _through_transformers(resolved: Resolved, facts: Facts) -> Reading:
         ignored=found.ignored,
         notes=found.notes,
         besides=found.besides,
-        # ModernBERT's window is half of what is stated and reaches both ways: not read how this path passes it on.
-        unknown=(WINDOWS,) if resolved.model_type == "modernbert" else found.unknown,
+        unknown=(WINDOWS,) if facts.row.vllm.windows_unread_in_transformers else found.unknown,
         refusal=found.refusal,
     )
 
 
 def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
-    model_type = facts.resolved.model_type
-    if any(besides.windows) and model_type not in WINDOWED:
+    windows = facts.row.vllm.windows
+    if any(besides.windows) and windows == "unknown":
         draft.unknown = (*draft.unknown, WINDOWS)
     if (window := _unasked(facts)) is not None:
         draft.note(
@@ -108,7 +95,7 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
             about=WINDOWS,
         )
         besides = replace(besides, windows=(window,) * len(besides.windows))
-    if model_type == "cohere2" and any(besides.windows):
+    if windows == "one wider" and any(besides.windows):
         wider = tuple(window and window + 1 for window in besides.windows)
         draft.note(
             f"sees {max(filter(None, wider)):,} tokens in sliding layers, one more than transformers",
@@ -116,18 +103,18 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
             about=WINDOWS,
         )
         besides = replace(besides, windows=wider)
-    elif model_type == "gpt_oss" and any(besides.windows):
+    elif windows == "every other" and any(besides.windows):
         window = next(filter(None, besides.windows))
         fixed = tuple(None if number % 2 else window for number in range(len(besides.windows)))
         if fixed != besides.windows:
             draft.ignore("layer_types")
             draft.note(
                 "has a window in every other layer, from the first, whatever layer_types says",
-                "its gpt-oss asks for the number of the layer",
+                "its gpt-oss goes by the layer index",
                 about=WINDOWS,
             )
             besides = replace(besides, windows=fixed)
-    elif model_type == "qwen2_moe" and any(besides.windows) and not all(besides.windows):
+    elif windows == "all" and any(besides.windows) and not all(besides.windows):
         draft.ignore("sliding_window")
         draft.note(
             "sees all tokens in every layer, without the windows of some",
@@ -144,8 +131,8 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
 
 def _unasked(facts: Facts) -> int | None:
     """A sliding_window that the architecture does not read, where its code leaves the window to the engine."""
-    architecture, window = find(facts.resolved.model_type), facts.text.get("sliding_window")
-    if architecture is None or architecture.pattern != "full" or architecture.latent or facts.text.get("layer_types"):
+    window = facts.text.get("sliding_window")
+    if facts.row.pattern != "full" or facts.row.latent or facts.text.get("layer_types"):
         return None
     if not isinstance(window, int) or not 0 < window < (facts.longest or window):
         return None
@@ -153,8 +140,7 @@ def _unasked(facts: Facts) -> int | None:
 
 
 def _temperature(facts: Facts, besides: Besides, draft: Draft) -> Besides:
-    model_type = facts.resolved.model_type
-    if model_type == "ministral3":
+    if facts.row.vllm.temperature == "dropped":
         draft.ignore("llama_4_scaling_beta")
         draft.note(
             "leaves out the temperature on the queries of far positions",
@@ -162,7 +148,7 @@ def _temperature(facts: Facts, besides: Besides, draft: Draft) -> Besides:
             about=TEMPERATURE,
         )
         return replace(besides, temperature=besides.nothing)
-    if model_type != "llama4_text":
+    if facts.row.vllm.temperature == "unknown":
         draft.unknown = (*draft.unknown, TEMPERATURE)
     return besides
 
@@ -178,14 +164,14 @@ def _sections(facts: Facts, besides: Besides, draft: Draft) -> Besides:
     if found != besides.sections:
         draft.note(
             f"arranges M-RoPE's sections as {word}; texts without images are not touched",
-            "it reads mrope_interleaved, which the model's code in transformers does not ask for",
+            "it reads mrope_interleaved, which the model's code in transformers does not read",
             about=SECTIONS,
         )
     return replace(besides, sections=found)
 
 
 def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
-    if facts.architecture == "GptOssForCausalLM":
+    if facts.row.vllm.yarn_without_gain:
         used = yarn_of(scaling, dialect="hf", attention_factor=None, mscale=None, mscale_all_dim=None)
         if not close(used.rotary_gain, scaling.rotary_gain):
             draft.ignore("attention_factor", "mscale", "mscale_all_dim")
@@ -206,7 +192,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
             about=GAINS,
             counts=False,
         )
-    if facts.resolved.model_type in MROPE_ROWS:
+    if facts.row.vllm.table_four_times:
         return _yarn_on_sections(subject, scaling, draft)
     return subject.numbers_of(yarn_of(scaling, dialect="hf"))
 
@@ -297,7 +283,7 @@ def _dynamic(facts: Facts, subject: Subject, scaling: Dynamic, draft: Draft) -> 
     draft.ignore("factor")
     draft.note(
         "does not scale at all",
-        "without max_trained_positions it compares max_position_embeddings with itself; a longer text leaves its table",
+        "without max_trained_positions it compares max_position_embeddings to itself; a longer text exceeds its table",
         "vllm#5093, vllm#55910",
     )
     return subject.numbers_of(None)
@@ -312,7 +298,7 @@ def _length(facts: Facts) -> int | None:
     if any(isinstance(scaling, LongRoPE) for scaling in scalings):
         top = facts.text.get("original_max_position_embeddings")
         return top if isinstance(top, int) else longest
-    if "gemma3" not in facts.resolved.model_type:
+    if not facts.row.vllm.length_as_stated:
         for scaling in scalings:
             if isinstance(scaling, Linear | Dynamic | Proportional):
                 return int(longest * scaling.factor)

@@ -1,4 +1,4 @@
-"""Families of checkpoints: one small file each, found by the `model_type` of a config."""
+"""Families of checkpoints: one small file each, which the row of an architecture names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pkgutil
 from importlib import import_module
 from types import ModuleType
 
+from ropewalk.checkpoints.architectures.table import TABLE
 from ropewalk.checkpoints.errors import BadInput
 
 _BASE = "base"
@@ -18,14 +19,13 @@ def names() -> tuple[str, ...]:
 
 def model_types() -> tuple[str, ...]:
     """What they read."""
-    return tuple(sorted(kind for name in names() for kind in import_module(f"{__name__}.{name}").MODEL_TYPES))
+    return tuple(model_type for model_type, row in TABLE.items() if row.family is not None)
 
 
 def find(model_type: str, where: str) -> ModuleType:
     """The family that reads this `model_type`."""
-    for name in names():
-        family = import_module(f"{__name__}.{name}")
-        if model_type in family.MODEL_TYPES:
-            return family
+    row = TABLE.get(model_type)
+    if row is not None and row.family is not None:
+        return import_module(f"{__name__}.{row.family}")
     known = ", ".join(model_types())
     raise BadInput(where, "model_type", f"{model_type!r} is not one that loads", f"these do: {known}")

@@ -1,8 +1,7 @@
 """What a family is: how its config names sizes, and what its files call our tensors.
 
-A family is one file with
+A family is one file, named by the rows of the architectures it loads (`Architecture.family`), with
 
-    MODEL_TYPES         the `model_type`s of config.json it reads
     shape(keys)         TransformerConfig without positions, which come from the resolved plan
     NAMES               our module -> theirs, {i} the number of a block; several of theirs are rows of one of ours
     FORMS               our module -> how its weight lies in the file, where that is not as rows
@@ -58,7 +57,7 @@ def without_output(shape: dict[str, Any]) -> dict[str, Any]:
     return {**shape, "output": False, "output_transform": False, "output_bias": False, "tie": True}
 
 
-class Keys:
+class ModelKeys:
     """A foreign config, read key by key: a wrong type, a missing key or an unsupported value names itself."""
 
     def __init__(self, config: Mapping[str, Any], where: str) -> None:

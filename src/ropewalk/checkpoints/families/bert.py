@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Keys, without_output
-from ropewalk.checkpoints.weights import Weights
-
-MODEL_TYPES = ("bert",)
+from ropewalk.checkpoints.families.base import ModelKeys, without_output
+from ropewalk.checkpoints.files.weights import Weights
 
 BLOCK, LAYER = "encoder.blocks.{i}", "bert.encoder.layer.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -40,7 +38,7 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
     return shape if "cls.predictions.transform.dense.weight" in weights.names else without_output(shape)
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     keys.must("is_decoder", False)
     keys.must("add_cross_attention", False)
     keys.must("position_embedding_type", "absolute", None)

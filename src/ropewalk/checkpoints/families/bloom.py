@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Form, Keys
-
-MODEL_TYPES = ("bloom",)
+from ropewalk.checkpoints.families.base import Form, ModelKeys
 
 BLOCK, LAYER = "decoder.blocks.{i}", "transformer.h.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -25,7 +23,7 @@ FORMS: dict[str, Form] = {f"{BLOCK}.attention.qkv": "by head"}
 SPARE: tuple[str, ...] = ()
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     keys.must("apply_residual_connection_post_layernorm", False)
     # `pretraining_tp` without `slow_but_exact` only says how it was trained.
     keys.must("slow_but_exact", False)

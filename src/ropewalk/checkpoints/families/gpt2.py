@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Form, Keys
-
-MODEL_TYPES = ("gpt2",)
+from ropewalk.checkpoints.families.base import Form, ModelKeys
 
 BLOCK, LAYER = "decoder.blocks.{i}", "transformer.h.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -28,7 +26,7 @@ FORMS: dict[str, Form] = dict.fromkeys(
 SPARE = (r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",)
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     keys.must("scale_attn_by_inverse_layer_idx", False)
     keys.must("add_cross_attention", False)
     width = keys.count("n_embd")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Form, Keys
-
-MODEL_TYPES = ("gpt_neox",)
+from ropewalk.checkpoints.families.base import Form, ModelKeys
 
 BLOCK, LAYER = "decoder.blocks.{i}", "gpt_neox.layers.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -25,7 +23,7 @@ FORMS: dict[str, Form] = {f"{BLOCK}.attention.qkv": "by head"}
 SPARE = (r"(gpt_neox\.)?layers\.\d+\.attention\.(bias|masked_bias)",)
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     placement = "parallel" if keys.flag("use_parallel_residual", True) else "pre"
     return {
         "vocabulary": keys.count("vocab_size"),

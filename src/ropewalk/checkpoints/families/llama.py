@@ -1,12 +1,10 @@
-"""Llama 2, 3, 3.1, 3.2, SmolLM2 (all `llama`), Mistral, SmolLM3: pre-norm, RMSNorm, SwiGLU, grouped keys."""
+"""Llama 2, 3, 3.1, 3.2, SmolLM2 (all `llama`) and Mistral: pre-norm, RMSNorm, SwiGLU, grouped keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Keys
-
-MODEL_TYPES = ("llama", "mistral", "smollm3")
+from ropewalk.checkpoints.families.base import ModelKeys
 
 BLOCK = "decoder.blocks.{i}"
 LAYER = "model.layers.{i}"
@@ -27,7 +25,7 @@ NAMES: dict[str, str | tuple[str, ...]] = {
 SPARE: tuple[str, ...] = ()
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     # `pretraining_tp` says how it was trained: no modelling code of transformers 5 reads it.
     width, heads = keys.count("hidden_size"), keys.count("num_attention_heads")
     return {
@@ -41,5 +39,5 @@ def shape(keys: Keys) -> dict[str, Any]:
         "norm": {"kind": "rms", "placement": "pre", "eps": keys.number("rms_norm_eps")},
         "bias": keys.flag("attention_bias", False),
         "mlp_bias": keys.flag("mlp_bias", False),
-        "tie": keys.flag("tie_word_embeddings", keys.config.get("model_type") == "smollm3"),
+        "tie": keys.flag("tie_word_embeddings", False),
     }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Keys
-
-MODEL_TYPES = ("marian",)
+from ropewalk.checkpoints.families.base import ModelKeys
 
 
 def _stack(side: str) -> dict[str, str | tuple[str, ...]]:
@@ -41,7 +39,7 @@ SAME = {
 }
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     heads = keys.count("encoder_attention_heads")
     keys.must("decoder_attention_heads", heads)
     hidden = keys.count("encoder_ffn_dim")

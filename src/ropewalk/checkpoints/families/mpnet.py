@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.checkpoints.families import bert
-from ropewalk.checkpoints.families.base import Keys, without_output
-from ropewalk.checkpoints.weights import Weights
-
-MODEL_TYPES = ("mpnet",)
+from ropewalk.checkpoints.families.base import ModelKeys, without_output
+from ropewalk.checkpoints.files.weights import Weights
 
 BLOCK, LAYER = "encoder.blocks.{i}", "mpnet.encoder.layer.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -39,5 +37,5 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
     return shape if "lm_head.dense.weight" in weights.names else without_output(shape)
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     return {**bert.shape(keys), "types": 0}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.checkpoints.families.base import Keys
-
-MODEL_TYPES = ("mpt",)
+from ropewalk.checkpoints.families.base import ModelKeys
 
 BLOCK, LAYER = "decoder.blocks.{i}", "transformer.blocks.{i}"
 NAMES: dict[str, str | tuple[str, ...]] = {
@@ -23,11 +21,11 @@ NAMES: dict[str, str | tuple[str, ...]] = {
 SPARE: tuple[str, ...] = ()
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     keys.must("no_bias", True)
     keys.must("norm_type", "low_precision_layernorm", "layernorm")
     keys.must("logit_scale", None)
-    inner = Keys(keys.config.get("attn_config") or {}, f"{keys.where}: attn_config")
+    inner = ModelKeys(keys.config.get("attn_config") or {}, f"{keys.where}: attn_config")
     inner.must("attn_type", "multihead_attention")
     inner.must("clip_qkv", None)
     inner.must("qk_ln", False)

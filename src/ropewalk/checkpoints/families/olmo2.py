@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.checkpoints.families import llama
-from ropewalk.checkpoints.families.base import Keys
-
-MODEL_TYPES = ("olmo2",)
+from ropewalk.checkpoints.families.base import ModelKeys
 
 BLOCK, LAYER = llama.BLOCK, llama.LAYER
 NAMES = {
@@ -20,7 +18,7 @@ NAMES = {
 SPARE = llama.SPARE
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     keys.must("clip_qkv", None)
     norm = {"kind": "rms", "placement": "output", "eps": keys.number("rms_norm_eps", 1e-5)}
     return {**llama.shape(keys), "mlp_bias": False, "norm": norm, "qk_norm": "width"}

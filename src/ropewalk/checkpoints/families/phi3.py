@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ropewalk.checkpoints.families import llama
-from ropewalk.checkpoints.families.base import Keys
-
-MODEL_TYPES = ("phi3",)
+from ropewalk.checkpoints.families.base import ModelKeys
 
 NAMES = {
     **llama.NAMES,
@@ -17,5 +15,5 @@ NAMES = {
 SPARE = llama.SPARE
 
 
-def shape(keys: Keys) -> dict[str, Any]:
+def shape(keys: ModelKeys) -> dict[str, Any]:
     return {**llama.shape(keys), "bias": False, "mlp_bias": False}

@@ -1,4 +1,4 @@
-"""T5, T5 1.1, Flan-T5, mT5: an encoder-decoder, bucketed bias, scores without 1/sqrt(K), ReLU (1.0) or GeGLU (1.1)."""
+"""T5, T5 1.1, Flan-T5: an encoder-decoder, bucketed bias, scores without 1/sqrt(K), ReLU (1.0) or GeGLU (1.1)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 import torch
 
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.families.base import ACTIVATIONS, GATED, Keys
-from ropewalk.checkpoints.weights import Weights
-
-MODEL_TYPES = ("t5", "mt5")
+from ropewalk.checkpoints.families.base import ACTIVATIONS, GATED, ModelKeys
+from ropewalk.checkpoints.files.weights import Weights
 
 
 def _stack(side: str, feed_forward: int) -> dict[str, str | tuple[str, ...]]:
@@ -61,16 +59,21 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
     return {**shape, "tie": not both or torch.equal(*(weights.read(name) for name in names))}
 
 
-def shape(keys: Keys) -> dict[str, Any]:
-    said = keys.word("feed_forward_proj", "gated-gelu" if keys.config.get("model_type") == "mt5" else "relu")
+def shape(keys: ModelKeys) -> dict[str, Any]:
+    # T5 1.1 does not scale, which transformers 4 writes as untied and 5 in a key of its own.
+    scaled = keys.flag("tie_word_embeddings", True) and keys.flag("scale_decoder_outputs", True)
+    return {**sizes(keys, "relu"), "scale_output": scaled}
+
+
+def sizes(keys: ModelKeys, usual: str) -> dict[str, Any]:
+    """usual: the feed-forward map where the config does not say."""
+    said = keys.word("feed_forward_proj", usual)
     gated, name = said.startswith("gated-"), said.removeprefix("gated-")
     # transformers reads gated-gelu as the tanh form, for the T5s that were trained with it.
     name = "gelu_new" if said == "gated-gelu" else name
     if name not in ACTIVATIONS:
         raise BadInput(keys.where, "feed_forward_proj", f"no activation {said!r}", "relu and gated-gelu are known")
     activation = GATED[ACTIVATIONS[name]] if gated else ACTIVATIONS[name]
-    # mT5 never scales. T5 1.1 neither, which transformers 4 writes as untied and 5 in a key of its own.
-    scaled = keys.config.get("model_type") == "t5" and keys.flag("tie_word_embeddings", True)
     return {
         "stack": "encoder-decoder",
         "vocabulary": keys.count("vocab_size"),
@@ -81,6 +84,5 @@ def shape(keys: Keys) -> dict[str, Any]:
         "activation": activation,
         "norm": {"kind": "rms", "placement": "pre", "eps": keys.number("layer_norm_epsilon", 1e-6)},
         "scale": 1.0,
-        "scale_output": scaled and keys.flag("scale_decoder_outputs", True),
         "tie": True,
     }

@@ -1,4 +1,4 @@
-"""A model directory as a target, read by us (ropewalk.load) or by transformers, and held to what its plan says.
+"""A model directory as a target, read by us (ropewalk.load) or by transformers, and checked against its plan.
 
     verify(checkpoint.target("path/to/SmolLM2", "transformers"))
 
@@ -18,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from ropewalk.attention.cache import Cache
-from ropewalk.checkpoints.load import load
-from ropewalk.checkpoints.native import is_native
-from ropewalk.checkpoints.sniff import meant
+from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.checkpoints.load.model import load
+from ropewalk.checkpoints.resolve.native import is_native
 from ropewalk.conformance.adapters.peer import need, only_padding
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.conformance.target import Spec

@@ -27,7 +27,7 @@ ROPES: dict[str, tuple[float, Any, dict[str, Any] | None, str]] = {
         "the scaling of Llama 3.1",
     ),
 }  # fmt: skip
-"""Base, what it is held to, its rope_adjustments, what it is."""
+"""Base, what it is checked against, its rope_adjustments, what it is."""
 
 
 def targets() -> list[Peer]:

@@ -103,14 +103,14 @@ def write(place: Path, words: dict[str, Any]) -> Path:
     """A Llama with random weights as a directory, and that as GGUF by our own export."""
     from safetensors.torch import save_file
 
-    from ropewalk.checkpoints.export import export
+    from ropewalk.checkpoints.export.convert import export
 
     source = place / "source"
     source.mkdir()
     save_file(weights(), source / "model.safetensors", metadata={"format": "pt"})
     (source / "config.json").write_text(json.dumps(config(words)), encoding="utf-8")
     (source / "tokenizer.json").write_text(json.dumps(tokenizer()), encoding="utf-8")
-    export(source, place / "model.gguf", to="gguf")
+    export(source, place / "model.gguf", format="gguf")
     return place / "model.gguf"
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ropewalk import positions as places
 from ropewalk import scaling
-from ropewalk.attention import Rule, attend, prepare
+from ropewalk.attention import Rule, Score, attend
 from ropewalk.attention.cache import Cache
 from ropewalk.conformance.target import Spec
 from ropewalk.encodings import Encoding, build, find
@@ -82,7 +82,8 @@ class Ours:
         self._offer(sample)
 
     def _spec(self, kind: str, longest: int | None, sample: Encoding) -> Spec:
-        shared = ("base", "rotary_width", "layout", "scaling", "arithmetic", "buckets", "farthest", "bidirectional")
+        shared = ("base", "rotary_width", "layout", "scaling", "frequencies", "arithmetic")
+        shared += ("buckets", "farthest", "bidirectional")
         config = self.config
         read: dict[str, Any] = {"arithmetic": "exact"}
         read |= {name: getattr(config, name) for name in shared if kind in KNOWN and hasattr(config, name)}
@@ -111,7 +112,7 @@ class Ours:
             self.attend = self.attended
         if self.spec.kind == "sinusoidal":
             self.cos_sin = self.waves
-        if self.spec.kind == "rope":
+        if self.spec.kind == "rope" and self.spec.frequencies is None:
             self.frequencies = self.read
         if self.spec.kind == "alibi":
             self.slopes = slopes
@@ -152,8 +153,8 @@ class Ours:
 
     def attended(self, built: Built, q: Tensor, k: Tensor, v: Tensor, q_at: Tensor, k_at: Tensor) -> Tensor:
         signal = built.encoding.at(q_at, k_at, limit=self.limit)
-        q, k = prepare(q, k, signal)
-        return attend(q, k, v, signal, Rule(window=self.window))
+        q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
+        return attend(q, k, v, Score(signal, Rule(window=self.window)))
 
     def waves(self, built: Built, at: Tensor) -> tuple[Tensor, Tensor]:
         table = built.encoding(places.of(at, self.limit))
@@ -189,7 +190,7 @@ class Ours:
         where = Positions(at, at, segment, limit)
         if cache is not None:
             return model(ids, where, cache=cache), cache
-        # The logits of a full pass are computed without a cache, lest the cache be held against itself.
+        # The logits of a full pass are computed without a cache, lest the cache be compared with itself.
         cache = model.cache(len(ids), ROOM, limit=limit)
         model(ids, where, cache=cache)
         return model(ids, where), cache

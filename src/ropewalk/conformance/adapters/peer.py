@@ -24,7 +24,7 @@ VOCABULARY = 64
 
 
 TOLD_NONE: dict[str, Any] = {"kind": "other", "relative": False, "vocabulary": VOCABULARY}
-"""The spec of a whole model that counts tokens: no shift can be asked of it, so it is held to none."""
+"""The spec of a whole model that counts tokens: no shift can be asked of it, so none is required."""
 
 
 class Peer:

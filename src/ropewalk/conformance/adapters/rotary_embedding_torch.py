@@ -21,7 +21,7 @@ ROPES: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
     "interpolated": (Linear(factor=4), {"dim": WIDTH, "interpolate_factor": 4.0}, None, "interpolate_factor 4"),
     "rescaled": (NTK(factor=4), {"dim": WIDTH, "theta_rescale_factor": 4.0}, None, "theta_rescale_factor 4"),
 }
-"""What it is held to, its settings, the rotary width, what it is."""
+"""What it is checked against, its settings, the rotary width, what it is."""
 
 
 def targets() -> list[Peer]:

@@ -1,6 +1,6 @@
 """torchtitan: its two rotary modules, complex numbers in pairs and cos/sin in halves, plain and scaled.
 
-The gain of YaRN is no part of them: torchtitan's models put it into the scale of the softmax, so they are held to 1.
+The gain of YaRN is no part of them: torchtitan's models put it into the scale of the softmax, so 1 is what is required.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROPES: dict[str, tuple[str, float, Any, dict[str, Any], str]] = {
         "CosSinRoPE", 10_000.0, YaRN(**NO_GAIN, truncate=False), {**YARN, "truncate": False}, "YaRN, as for gpt-oss",
     ),
 }  # fmt: skip
-"""Class, base, what it is held to, its settings, what it is."""
+"""Class, base, what it is checked against, its settings, what it is."""
 
 
 def targets() -> list[Peer]:

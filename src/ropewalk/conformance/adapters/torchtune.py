@@ -23,7 +23,7 @@ ROPES: dict[str, tuple[str, str, str, float, Any, dict[str, Any], str]] = {
     "phi3": ("torchtune.models.phi3", "Phi3RotaryPositionalEmbeddings", "half", 10_000.0, None, {}, "Phi-3"),
     "qwen2": ("torchtune.models.qwen2", "Qwen2RotaryPositionalEmbeddings", "half", 1_000_000.0, None, {}, "Qwen 2"),
 }  # fmt: skip
-"""Module, class, layout, base, what it is held to, its settings, whose it is."""
+"""Module, class, layout, base, what it is checked against, its settings, whose it is."""
 
 
 def targets() -> list[Peer]:

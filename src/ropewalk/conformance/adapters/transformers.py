@@ -45,7 +45,7 @@ ROPES: dict[str, tuple[float, Any, dict[str, Any], int | None, str]] = {
          "original_max_position_embeddings": 8192}, None, "Llama, the scaling of Llama 3.1",
     ),
 }  # fmt: skip
-"""Base, what it is held to, the config's own words, where positions end, what it is."""
+"""Base, what it is checked against, the config's own words, where positions end, what it is."""
 
 
 def targets() -> list[Peer]:

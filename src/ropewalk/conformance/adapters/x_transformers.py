@@ -32,7 +32,7 @@ ROPES: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
     "interpolated": (Linear(factor=4), {"dim": WIDTH, "interpolation_factor": 4.0}, None, "interpolation_factor 4"),
     "rescaled": (NTK(factor=4), {"dim": WIDTH, "base_rescale_factor": 4.0}, None, "base_rescale_factor 4"),
 }
-"""What it is held to, its settings, the rotary width, what it is."""
+"""What it is checked against, its settings, the rotary width, what it is."""
 
 DECODERS: dict[str, tuple[dict[str, Any], bool, str]] = {
     "rotary_decoder": ({"rotary_pos_emb": True}, True, "a decoder with RoPE"),

@@ -78,7 +78,7 @@ def sums(target: Target, found: Findings) -> None:
         )
 
 
-@check("N07", "frequencies are the spec's", bound=1e-6, needs=("angles|frequencies",), kinds=KINDS)
+@check("N07", "frequencies match the spec", bound=1e-6, needs=("angles|frequencies",), kinds=KINDS)
 def frequencies(target: Target, found: Findings) -> None:
     spec = target.spec
     if target.has("angles"):
@@ -104,7 +104,9 @@ def frequencies(target: Target, found: Findings) -> None:
             result.why = next(near, None)
 
 
-@check("N08", "gains", bound=1e-6, needs=("angles|frequencies",), kinds=("rope",))
+@check(
+    "N08", "attention scaling factors (mscale) are right", bound=1e-6, needs=("angles|frequencies",), kinds=("rope",)
+)
 def gain(target: Target, found: Findings) -> None:
     spec = target.spec
     rotary, logit = oracles.gains(spec)

@@ -65,7 +65,7 @@ def in_buckets(target: Target, found: Findings, built: Any, at: int, keys: Tenso
         result.reproduce = f"target.bias(built, torch.tensor([{at}]), torch.tensor([{at - (result.at or 0)}]))"
 
 
-@check("C22", "a slice of heads is the slice", bound=2.4e-7, needs=("rotation|bias",))
+@check("C22", "tensor-parallel head slices match the whole", bound=2.4e-7, needs=("rotation|bias",))
 def heads(target: Target, found: Findings) -> None:
     spec, built = target.spec, target.build()
     H = spec.heads
@@ -172,7 +172,7 @@ def t5_buckets(target: Target, found: Findings) -> None:
         in_buckets(target, found, target.build(), middle, torch.tensor(below(spec, keys.tolist())))
 
 
-@check("C26", "a bias when decoding is the last row's", bound=2.4e-7, needs=("bias",))
+@check("C26", "decoding uses the right row of the bias", bound=2.4e-7, needs=("bias",))
 def decoding(target: Target, found: Findings) -> None:
     spec = target.spec
     start = start_near(spec, 0, 40)

@@ -67,7 +67,7 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 @check(
     "N06",
-    "casts and ambient dtypes change nothing",
+    "results do not depend on casts or the default dtype",
     bound=2.4e-7,
     needs=("angles|rotation|bias",),
     sides="angles|rotation|bias",
@@ -119,7 +119,7 @@ def casts(target: Target, found: Findings) -> None:
             f"{name}, answered in {str(got.dtype).removeprefix('torch.')}", got, want, bound, scale=size
         )
         if not result.holds:
-            result.why = f"{name} the answer is another"
+            result.why = f"{name} the result changes"
             result.reproduce = in_words(target, name, dtype, learned=learned)
             if target.has("angles"):
                 with ambient_again(name):
@@ -144,7 +144,7 @@ def ambient_again(name: str) -> AbstractContextManager[Any]:
 
 @check(
     "C03",
-    "meta device, to_empty, load: the same",
+    "meta-device init and load give the same result",
     bound=2.4e-7,
     needs=("angles|rotation|bias|forward",),
     sides="angles|rotation|bias",
@@ -178,7 +178,7 @@ def from_meta(target: Target, found: Findings) -> None:
 
 @check(
     "C04",
-    "state dict holds no tables, or they cannot harm",
+    "no position tables in the state dict, or harmless ones",
     bound=2.4e-7,
     needs=("angles|rotation|bias|forward",),
     sides="angles|rotation|bias",
@@ -200,14 +200,14 @@ def state_dict(target: Target, found: Findings) -> None:
         want,
         found.bound,
         scale=size_of(target, want),
-        why=f"{', '.join(tables)} comes out of the checkpoint, rounded as that is",
+        why=f"{', '.join(tables)} is loaded from the checkpoint, rounded to bfloat16",
         reproduce=f"built.state_dict().keys()   # {', '.join(tables)}",
     )
 
 
 @check(
     "C34",
-    "two instances share nothing",
+    "instances share no state",
     bound={"difference": 2.4e-7, "angle": 3e-4},
     needs=("angles|rotation|bias",),
     sides="angles|rotation|bias",

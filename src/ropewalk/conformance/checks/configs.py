@@ -14,9 +14,7 @@ from ropewalk.conformance.places import below, settled
 from ropewalk.conformance.target import Spec, Target
 
 
-@check(
-    "C06", "a declared scaling changes something", bound=0.5, unit="of the change", needs=("angles",), kinds=("rope",)
-)
+@check("C06", "a configured scaling is applied", bound=0.5, unit="of the change", needs=("angles",), kinds=("rope",))
 def changes(target: Target, found: Findings) -> None:
     spec = target.spec
     if spec.scaling is None:
@@ -74,7 +72,12 @@ def identity(target: Target, found: Findings) -> None:
 
 
 @check(
-    "C33", "unreadable configs are errors", bound=0.0, unit="read in silence", needs=("frequencies",), kinds=("rope",)
+    "C33",
+    "invalid configs raise errors",
+    bound=0.0,
+    unit="read without an error",
+    needs=("frequencies",),
+    kinds=("rope",),
 )
 def refusals(target: Target, found: Findings) -> None:
     config = rope_parameters(target.spec)
@@ -85,7 +88,7 @@ def refusals(target: Target, found: Findings) -> None:
         except Exception:  # any refusal will do; that there is one is the requirement
             found.require(name, True, "")
         else:
-            found.require(name, False, f"{name}: read without a word", f"target.frequencies({changed!r})")
+            found.require(name, False, f"{name}: accepted without an error", f"target.frequencies({changed!r})")
 
 
 def bad_configs(spec: Spec, config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

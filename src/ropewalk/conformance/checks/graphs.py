@@ -54,7 +54,7 @@ def size_of(target: Target, want: Tensor) -> Tensor:
 
 @check(
     "C29",
-    "torch.compile: whole, the same, few compilations",
+    "torch.compile: one graph, same results, few recompilations",
     bound={"difference": 1e-6, "compilations": 2.0},
     needs=("rotation|bias",),
 )
@@ -70,7 +70,7 @@ def compiled(target: Target, found: Findings) -> None:
         count += 1
         return graph
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     try:
         fast = torch.compile(module, fullgraph=True, backend=counting)
         for length in LENGTHS:
@@ -79,7 +79,7 @@ def compiled(target: Target, found: Findings) -> None:
             result = found.compare(f"{length} tokens", got, want, found.bound, scale=size_of(target, want), why=why)
             result.reproduce = "torch.compile(lambda x, p: target.rotate(built, x, p), fullgraph=True)"
     finally:
-        torch._dynamo.reset()
+        torch.compiler.reset()
     found.measure(
         f"compilations over {len(LENGTHS)} lengths", count, found.bounds[-1], why="every length is compiled anew"
     )

@@ -1,4 +1,4 @@
-"""Who sees whom: C19, C20."""
+"""Attention masks: C19, C20."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def by_change(target: Target, found: Findings) -> None:
     hold_counts(found, "a chunk after a cache", seen, want, q, "the triangle is anchored at the wrong end")
 
 
-@check("C20", "a window of W counts the token itself", bound=0.0, unit="keys", needs=("attend",))
+@check("C20", "a window of W includes the token itself", bound=0.0, unit="keys", needs=("attend",))
 def window(target: Target, found: Findings) -> None:
     W = target.spec.window
     if W is None:

@@ -51,7 +51,7 @@ def typed(target: Target, positions: Tensor, fresh: bool = False) -> str:
     return target.line(arange(positions), built=built, length=positions.shape[1])
 
 
-@check("C08", "history: earlier calls change nothing", bound=2.4e-7, needs=ANY, sides=ANY[0])
+@check("C08", "results do not depend on earlier calls", bound=2.4e-7, needs=ANY, sides=ANY[0])
 def history(target: Target, found: Findings) -> None:
     spec = target.spec
     early = torch.arange(16)[None] if (spec.longest or 17) > 16 else torch.arange(4)[None]
@@ -78,7 +78,7 @@ def history(target: Target, found: Findings) -> None:
         result.reproduce = f"{typed(target, before)}; print({typed(target, where)}, {typed(target, where, True)})"
 
 
-@check("C09", "batch mates change nothing", bound=2.4e-7, needs=ANY, sides=ANY[0])
+@check("C09", "results do not depend on other sequences in the batch", bound=2.4e-7, needs=ANY, sides=ANY[0])
 def mates(target: Target, found: Findings) -> None:
     spec = target.spec
     if not target.has("angles|rotation|forward"):
@@ -160,7 +160,7 @@ def integers(target: Target, found: Findings) -> None:
     )
 
 
-@check("C21", "shuffled and sharded sequences are the whole", bound=(2.4e-7, 2e-5), needs=("rotation|bias|attend",))
+@check("C21", "sharded or reordered sequences match the whole", bound=(2.4e-7, 2e-5), needs=("rotation|bias|attend",))
 def shards(target: Target, found: Findings) -> None:
     spec, L = target.spec, 16
     start = start_near(spec, 2_000, L)
@@ -206,7 +206,7 @@ def shards(target: Target, found: Findings) -> None:
         )
 
 
-@check("C27", "past the end: an error or the truth, not garbage", bound=1e-3, needs=("angles|bias|forward",))
+@check("C27", "past the maximum length: an error or the right answer", bound=1e-3, needs=("angles|bias|forward",))
 def past_the_end(target: Target, found: Findings) -> None:
     spec = target.spec
     if spec.longest is None:

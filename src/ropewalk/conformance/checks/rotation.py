@@ -12,7 +12,7 @@ from ropewalk.conformance.places import below, start_near
 from ropewalk.conformance.target import Target
 
 
-@check("C01", "layout as declared", bound=1e-4, unit="of |x|", needs=("rotation",), kinds=("rope",))
+@check("C01", "layout matches the spec", bound=1e-4, unit="of |x|", needs=("rotation",), kinds=("rope",))
 def layout(target: Target, found: Findings) -> None:
     spec = target.spec
     positions = torch.tensor(below(spec, [1, 2, 5, 19]))
@@ -36,7 +36,7 @@ def layout(target: Target, found: Findings) -> None:
 
 @check(
     "C02",
-    "partial rotary: the rest passes, the ladder is its own",
+    "partial rotary: frequencies, and features left untouched",
     bound={"frequencies": 1e-5, "other features": 0.0},
     needs=("rotation",),
     kinds=("rope",),

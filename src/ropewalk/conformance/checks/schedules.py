@@ -59,18 +59,18 @@ def schedules(target: Target, found: Findings, cuts: list[int], why: str) -> Non
             same(found, "positions left out", fed(view(), ids, None, cuts), whole, positions, why, model)
 
 
-@check("C12", "decoding token by token is one pass", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C12", "token-by-token decoding matches one pass", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def decoding(target: Target, found: Findings) -> None:
     why = "a token fed alone, after its predecessors, is not where it was in one pass"
     schedules(target, found, list(range(4, L)), why)
 
 
-@check("C13", "chunks are one pass", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C13", "chunked prefill matches one pass", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def chunks(target: Target, found: Findings) -> None:
     schedules(target, found, [5, 8, 12], "a chunk is not where it was in one pass")
 
 
-@check("C14", "after eviction positions are not cache lengths", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C14", "after eviction, positions do not come from the cache length", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def evicted(target: Target, found: Findings) -> None:
     """Keys kept at the start and at the end of a longer text: six rows in the cache, the next position is 51."""
     for view in views(target):
@@ -102,7 +102,7 @@ def after_eviction(model: Pass, ids: Tensor, given: bool) -> Tensor:
     return torch.cat(pieces, 1)
 
 
-@check("C15", "crossing the trained length: cached is uncached", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C15", "crossing the trained length: cached matches uncached", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def crossing(target: Target, found: Findings) -> None:
     spec = target.spec
     trained = spec.trained
@@ -177,17 +177,17 @@ def after_padding(
     same(found, "decoding after it", logits[1:], last, nexts[1:], why, model)
 
 
-@check("C16", "left padding is alone", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C16", "left padding does not change results", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def left(target: Target, found: Findings) -> None:
     padded(target, found, "left")
 
 
-@check("C17", "right padding is alone", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C17", "right padding does not change results", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def right(target: Target, found: Findings) -> None:
     padded(target, found, "right")
 
 
-@check("C18", "packed documents are separate", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+@check("C18", "packed documents do not attend to each other", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
 def packed(target: Target, found: Findings) -> None:
     seen = False
     for view in views(target):

@@ -64,7 +64,7 @@ def pair_scores(target: Target, built: object, q: Tensor, k: Tensor, m: Tensor, 
 
 @check(
     "N03",
-    "scores keep under any shift, float32",
+    "scores are shift-invariant (float32)",
     bound=2e-6,
     unit="on scores",
     needs=("rotation|bias",),
@@ -118,7 +118,7 @@ def anchored(target: Target, built: object, q: Tensor, k: Tensor, by: int) -> Te
 
 @check(
     "N04",
-    "scores keep under any shift, bfloat16",
+    "scores are shift-invariant (bfloat16)",
     bound={"ratio": 1.5, "RMS error": 1e-2},
     unit="times",
     needs=("rotation",),
@@ -149,7 +149,7 @@ def shift_in_bfloat16(target: Target, found: Findings) -> None:
     found.note(f"RMS error near 0: {near:.2g}")
 
 
-@check("N05", "norms are kept", bound=3e-7, needs=("rotation",), kinds=("rope",))
+@check("N05", "rotation preserves norms", bound=3e-7, needs=("rotation",), kinds=("rope",))
 def norms(target: Target, found: Findings) -> None:
     spec = target.spec
     positions = torch.tensor(below(spec, [0, 1, 257, 4095, 131_071, 1_000_000, 2**31, 2**36]))

@@ -30,7 +30,7 @@ def main() -> int:
     for name in given.names or MUTANTS:
         mutant = MUTANTS[name]
         report = verify(mutant.target, only=None if given.names else mutant.kills)
-        dead = report[mutant.kills].status == "broken"
+        dead = report[mutant.kills].status == "failed"
         alive += [] if dead else [name]
         print(f"{'killed' if dead else 'ALIVE '} by {mutant.kills}  {name}")
         if given.names:

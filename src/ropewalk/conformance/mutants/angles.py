@@ -43,7 +43,7 @@ MUTANTS = [
         kills="N03",
         right="phase.double() * (2 * math.pi / 2**64)",
         wrong="(positions[..., None] * torch.tensor(self.omegas)).half().double()",
-        why="Angles are held in float16, where 1044.27 is 1045.",
+        why="Angles are stored in float16, where 1044.27 is 1045.",
     ),
     Mutant(
         name="gpt_neox_1016_positions_in_the_dtype_of_q",

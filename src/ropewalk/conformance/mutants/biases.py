@@ -120,7 +120,7 @@ MUTANTS = [
         of="t5",
         right="(exact + steps.long()).clamp(max=count - 1)",
         wrong="(exact + steps.long()) % count",
-        why="Far distances are not held to the last bucket.",
+        why="Far distances are not limited to the last bucket.",
     ),
     Mutant(
         name="candle_899_bias_without_the_cache",

@@ -1,4 +1,4 @@
-"""The kill matrix: every mutant, and every reference, held to every requirement; and the page that shows it."""
+"""The kill matrix: every mutant, and every reference, run against every requirement; and the page that shows it."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def of_reference(name: str) -> dict[str, Any]:
 
 def statuses(report: Report) -> dict[str, Any]:
     found = {
-        status: " ".join(result.id for result in report.of(status)) for status in ("broken", "held", "not applicable")
+        status: " ".join(result.id for result in report.of(status)) for status in ("failed", "passed", "not applicable")
     }
     return {**found, "seconds": round(report.seconds, 2)}
 
 
 def survivors(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Mutants that the check named for them does not see."""
-    return [name for name, row in rows.items() if row["kills"] not in row["broken"].split()]
+    return [name for name, row in rows.items() if row["kills"] not in row["failed"].split()]
 
 
 def idle(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Checks for which no mutant is named, or that do not see the one that is."""
-    busy = {row["kills"] for row in rows.values() if row["kills"] in row["broken"].split()}
+    busy = {row["kills"] for row in rows.values() if row["kills"] in row["failed"].split()}
     return [name for name in every() if name not in busy and name not in APART]
 
 
 def page(mutants: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]) -> str:
     """docs/en/mutants.md."""
-    broken = [name for name, row in references.items() if row["broken"]]
+    failed = [name for name, row in references.items() if row["failed"]]
     killed = len(mutants) - len(survivors(mutants))
     kinds = len({row["kills"] for row in mutants.values()})
     lines = [
@@ -57,7 +57,7 @@ def page(mutants: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapp
         f"- {kinds} requirements are named for at least one mutant"
         f"{'; none for ' + ', '.join(idle(mutants)) if idle(mutants) else ', which is all that have a bound'}.",
         f"- The implementation itself, in {len(references)} configurations: "
-        f"{'nothing is found' if not broken else 'something is found in ' + ', '.join(broken)}.",
+        f"{'nothing is found' if not failed else 'something is found in ' + ', '.join(failed)}.",
         "",
         "Written by `python -m campaigns.mutants`; the same as data: `campaigns/results/mutants.json`. To see one die:",
         "",
@@ -70,20 +70,20 @@ def page(mutants: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapp
         "",
         "## Who kills whom",
         "",
-        "In bold the requirement named for the mutant; after it the others that break too.",
+        "In bold the requirement named for the mutant; after it the others that fail too.",
         "",
         "| mutant | claims to be | killed by | and by |",
         "|---|---|---|---|",
     ]
     for name, row in mutants.items():
-        named = link(row["kills"]) if row["kills"] in row["broken"].split() else f"**not by {row['kills']}**"
-        others = ", ".join(found for found in row["broken"].split() if found != row["kills"]) or "-"
+        named = link(row["kills"]) if row["kills"] in row["failed"].split() else f"**not by {row['kills']}**"
+        others = ", ".join(found for found in row["failed"].split() if found != row["kills"]) or "-"
         lines.append(f"| [{name}](#{name}) | {MUTANTS[name].of} | {named} | {others} |")
     lines += ["", "## What each requirement kills", "", "| requirement | mutants | named for it |", "|---|---|---|"]
     for check in every().values():
         if check.id in APART:
             continue
-        kills = sum(check.id in row["broken"].split() for row in mutants.values())
+        kills = sum(check.id in row["failed"].split() for row in mutants.values())
         own = ", ".join(f"[{name}](#{name})" for name, row in mutants.items() if row["kills"] == check.id)
         lines.append(f"| [{check.id}]({anchor(check.id)}) {check.title} | {kills} | {own} |")
     lines += ["", "## The mutants", ""]

@@ -68,7 +68,7 @@ MUTANTS = [
         of="yarn",
         right="set(config) - COMMON - KEYS[kind]",
         wrong="set()",
-        why="Keys that nobody reads are passed over in silence.",
+        why="Keys that nobody reads are silently ignored.",
     ),
     Mutant(
         name="transformers_32182_contradiction_ignored",

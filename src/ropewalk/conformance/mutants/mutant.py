@@ -23,7 +23,7 @@ class Mutant:
     issue: str
     """owner/repository#number, an issue or a pull request."""
     kills: str
-    """The requirement it must break."""
+    """The requirement it must fail."""
     right: str
     """Part of a line of reference.py; it stands there once."""
     wrong: str

@@ -1,0 +1,190 @@
+"""Other models that rotate queries and keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ropewalk.checkpoints.architectures.architecture import Architecture
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InTransformers, InVLLM
+
+_EXAONE4 = Architecture(
+    pattern="every",
+    every=4,
+    every_key="sliding_window_pattern",
+    lettered=True,
+    rotates="sliding",
+    defaults={"sliding_window": 4096},
+    vllm=InVLLM(windows="stated"),
+)
+_GLM = Architecture(layout="pairs", defaults={"partial_rotary_factor": 0.5, "head_dim": 128})
+_GPTJ = Architecture(
+    layer_key="n_layer",
+    heads_key="n_head",
+    width_key="n_embd",
+    head_key=None,
+    longest_key="n_positions",
+    layout="pairs",
+    theta_key=None,
+    fraction_key=None,
+    rotary_key="rotary_dim",
+    defaults={"rope_theta": 10_000.0},
+    fixed={"rotary": True},
+)
+
+ROWS = {
+    "codegen": _GPTJ,
+    "cohere": Architecture(layout="pairs", head_key=None, gguf_name="command-r", gguf=InGGUF()),
+    "cohere2": Architecture(
+        layout="pairs",
+        head_key=None,
+        pattern="every",
+        every=4,
+        every_key="sliding_window_pattern",
+        rotates="sliding",
+        rotates_without_windows=False,
+        defaults={"sliding_window": 4096},
+        fixed={
+            "rotary_pct": 1.0,
+            "position_embedding_type": "rope_gptj",
+            "order_of_interleaved_layers": "local_attn_first",
+        },
+        gguf=InGGUF(),
+        vllm=InVLLM(windows="one wider"),
+        llama_cpp=InLlamaCpp(windows="built in", fourth_still="layer_types", flags="all"),
+    ),
+    "ernie4_5": Architecture(layout="pairs", defaults={"head_dim": 128}, gguf=InGGUF()),
+    "ernie4_5_moe": Architecture(layout="pairs", experts=True, gguf_name="ernie4_5-moe"),
+    "exaone4": replace(_EXAONE4, llama_cpp=InLlamaCpp(windows="at one size", layers=64, flags="all")),
+    "exaone_moe": replace(_EXAONE4, experts=True, gguf_name="exaone-moe", llama_cpp=InLlamaCpp(windows="written")),
+    "falcon": Architecture(
+        head_key=None,
+        defaults={"rope_theta": 10_000.0, "max_position_embeddings": 2048},
+        alibi_key="alibi",
+        gguf=InGGUF(),
+    ),
+    "flex_olmo": Architecture(head_key=None, experts=True),
+    "glm": replace(_GLM, gguf_name="chatglm"),
+    "glm4": replace(_GLM, gguf=InGGUF()),
+    "glm4_moe": Architecture(defaults={"partial_rotary_factor": 0.5}, experts=True, gguf_name="glm4moe", gguf=InGGUF()),
+    "gpt_neox": Architecture(
+        theta_key="rotary_emb_base",
+        fraction_key="rotary_pct",
+        head_key=None,
+        defaults={"rotary_pct": 0.25},
+        family="gpt_neox",
+        gguf_name="gptneox",
+        gguf=InGGUF(),
+    ),
+    "gpt_oss": Architecture(
+        pattern="every",
+        every=2,
+        experts=True,
+        defaults={
+            "head_dim": 64,
+            "sliding_window": 128,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "factor": 32.0,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 4096,
+            },
+        },
+        inert={"initial_context_length": "the scaling's original_max_position_embeddings says it"},
+        gguf_name="gpt-oss",
+        gguf=InGGUF(scaling_in_transformers=True),
+        vllm=InVLLM(windows="every other", yarn_without_gain=True),
+        llama_cpp=InLlamaCpp(windows="built in", flags="file"),
+    ),
+    "gptj": _GPTJ,
+    "lfm2": Architecture(
+        pattern="linear",
+        head_key=None,
+        fixed={"use_pos_enc": True},
+        transformers=InTransformers(reads_gguf_in_5=True),
+    ),
+    "minimax": Architecture(
+        pattern="linear", experts=True, rotary_key="rotary_dim", transformers=InTransformers(head_dim_null=(4, 5))
+    ),
+    "minimax_m2": Architecture(
+        experts=True,
+        rotary_key="rotary_dim",
+        defaults={"head_dim": 128},
+        gguf_name="minimax-m2",
+        gguf=InGGUF(),
+        llama_cpp=InLlamaCpp(flags="all"),
+    ),
+    "modernbert": Architecture(
+        stack="encoder",
+        pattern="first",
+        every=3,
+        every_key="global_attn_every_n_layers",
+        window_key="local_attention",
+        theta_key="global_rope_theta",
+        local_theta_key="local_rope_theta",
+        head_key=None,
+        defaults={"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0, "local_attention": 128},
+        fixed={"position_embedding_type": "absolute"},
+        gguf_name="modern-bert",
+        gguf=InGGUF(),
+        vllm=InVLLM(windows="stated", windows_unread_in_transformers=True),
+        llama_cpp=InLlamaCpp(windows="first", flags="file"),
+    ),
+    "nemotron": Architecture(
+        defaults={"partial_rotary_factor": 0.5},
+        gguf=InGGUF(),
+        transformers=InTransformers(no_scaling_in_4=True),
+    ),
+    "olmo": Architecture(head_key=None, gguf=InGGUF(layout="pairs"), transformers=InTransformers(two_keys_in_4=True)),
+    "olmo2": Architecture(
+        head_key=None,
+        family="olmo2",
+        gguf=InGGUF(with_windows="olmo3"),
+        transformers=InTransformers(two_keys_in_4=True),
+    ),
+    "olmo3": Architecture(
+        head_key=None,
+        pattern="every",
+        every=4,
+        scales_local=False,
+        defaults={"sliding_window": 4096},
+        gguf_name="olmo2",
+        transformers=InTransformers(sliding_theta_in_5=500_000.0),
+        llama_cpp=InLlamaCpp(windows="written", flags="base"),
+    ),
+    "olmoe": Architecture(head_key=None, experts=True, gguf=InGGUF()),
+    "persimmon": Architecture(head_key=None, defaults={"partial_rotary_factor": 0.5}),
+    "phi": Architecture(defaults={"partial_rotary_factor": 0.5}, gguf_name="phi2", gguf=InGGUF()),
+    "phi3": Architecture(
+        pattern="window",
+        head_key=None,
+        yarn_is_longrope=True,
+        fixed={"full_attn_mod": 1},
+        family="phi3",
+        gguf=InGGUF(windows_off=True),
+        transformers=InTransformers(
+            longrope_alone=True, restarts_cache=True, longrope_in_three_keys_in_4=True, trained_in_4=4096
+        ),
+        vllm=InVLLM(windows="stated"),
+        llama_cpp=InLlamaCpp(windows="off", flags="all"),
+    ),
+    "phimoe": Architecture(
+        pattern="window",
+        experts=True,
+        head_key=None,
+        states_gains=True,
+        transformers=InTransformers(
+            longrope_alone=True, restarts_cache=True, never_long=True, trained_within_in_4=True
+        ),
+        vllm=InVLLM(windows="stated"),
+        llama_cpp=InLlamaCpp(windows="none", graph="its phimoe graph"),
+    ),
+    "stablelm": Architecture(head_key=None, defaults={"partial_rotary_factor": 0.25}, gguf=InGGUF()),
+    "stablelm_epoch": Architecture(head_key=None, fraction_key="rope_pct", code="StableLM's own code"),
+    "starcoder2": Architecture(
+        pattern="window",
+        gguf=InGGUF(),
+        llama_cpp=InLlamaCpp(windows="none", graph="its starcoder2 graph", flags="all"),
+    ),
+}

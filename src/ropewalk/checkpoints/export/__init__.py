@@ -1,0 +1,1 @@
+"""A checkpoint written in another format, and the proof that it computes the same."""

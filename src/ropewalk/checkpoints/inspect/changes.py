@@ -1,0 +1,178 @@
+"""A scaling as what every layer is to rotate by, and as the keys of a config that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.checkpoints.engines import Reading, close, ratio
+from ropewalk.checkpoints.engines.facts import Facts, frequencies
+from ropewalk.checkpoints.resolve.layers import FULL, SLIDING
+from ropewalk.checkpoints.resolve.part import Part
+from ropewalk.checkpoints.resolve.resolved import Resolved
+from ropewalk.plan import LayerPlan
+from ropewalk.scaling import Dynamic, LongRoPE, Scaling, YaRN, to_hf
+
+USUAL = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
+"""What every engine takes for YaRN where the key is absent."""
+LENGTHS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
+"""Keys of which vLLM takes the smallest (transformers_utils/model_arch_config_convertor.py)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What a layer is to rotate by, within the trained length and past it."""
+
+    within: tuple[float, ...]
+    past: tuple[float, ...]
+    rotary_gain: float
+    logit_gain: float
+
+
+class Wanted:
+    """The frequencies and gains that every layer is to have."""
+
+    def __init__(self, resolved: Resolved, scaling: Scaling, to: int) -> None:
+        self.resolved, self.scaling, self.to = resolved, scaling, to
+        facts = Facts(resolved)
+        self.by_type = facts.row.local_theta_key is not None or not facts.row.scales_local or facts.nested
+        """Whether layers with a window have parameters of their own, which stay."""
+
+        self._numbers: dict[tuple[Any, ...], Numbers] = {}
+
+    def of(self, layer: LayerPlan) -> Scaling | None:
+        return layer.scaling if self.by_type and layer.window is not None else self.scaling
+
+    def short_of(self, reading: Reading) -> str | None:
+        """Why a reading is not what is wanted; None where it is."""
+        if reading.refusal is not None:
+            return reading.refusal
+        for one in reading.layers:
+            alike = [self.resolved.plans[one.side].layers[number] for number in one.numbers]
+            for wanted in dict.fromkeys(self.numbers(layer) for layer in alike):
+                # An engine that fixes LongRoPE's list at start takes the long one for a length past the trained.
+                within = one.frequencies if isinstance(self.scaling, LongRoPE) else wanted.within
+                if ratio(one.frequencies, within) != 1 or ratio(one.stretched, wanted.past) != 1:
+                    return _said(reading) or "the changed keys would not give it these frequencies"
+                if not close(one.rotary_gain, wanted.rotary_gain) or not close(one.logit_gain, wanted.logit_gain):
+                    return _said(reading) or "the changed keys would not give it this gain"
+        return None
+
+    def numbers(self, layer: LayerPlan) -> Numbers:
+        scaling = self.of(layer)
+        key = (layer.base, layer.ladders, scaling)
+        if key not in self._numbers:
+            assert layer.base is not None
+            trained = getattr(scaling, "trained", self.to)
+            self._numbers[key] = Numbers(
+                within=frequencies(layer.base, layer.ladders, _at(scaling, trained)),
+                past=frequencies(layer.base, layer.ladders, _at(scaling, self.to)),
+                rotary_gain=1.0 if scaling is None else scaling.rotary_gain,
+                logit_gain=1.0 if scaling is None else scaling.logit_gain,
+            )
+        return self._numbers[key]
+
+
+class Config:
+    """A config.json to change."""
+
+    def __init__(self, facts: Facts, part: Part, wanted: Wanted) -> None:
+        self.facts, self.part, self.wanted = facts, part, wanted
+        self.known = part.known
+        self.inside = "text_config" if part.keys.path else None
+        self.into = f"{'text_config in ' if self.inside else ''}{facts.resolved.where}"
+        scaling = wanted.scaling
+        self.longest = wanted.to if scaling.longest is None else scaling.longest
+
+    def new(self) -> dict[str, Any]:
+        """The keys of transformers 5."""
+        found: dict[str, Any] = {self.known.longest_key: self.longest, "rope_parameters": self.parameters()}
+        if self.facts.text.get("rope_scaling") is not None:
+            found["rope_scaling"] = None  # it would win over rope_parameters
+        return {**found, **self._bases(only_stated=True), **self._head()}
+
+    def old(self) -> dict[str, Any]:
+        """The keys of transformers 4, which 5 reads too."""
+        number = self.scaled_layer()
+        found: dict[str, Any] = {self.known.longest_key: self.longest}
+        if self.facts.text.get("rope_scaling") is not None:
+            found["rope_scaling"] = None
+        block = self.block(number)
+        if block["rope_type"] != "default" or any(key in block for key in self.known.elsewhere):
+            left_out = ("rope_theta", "partial_rotary_factor")
+            found["rope_scaling"] = {key: value for key, value in block.items() if key not in left_out}
+        if self.facts.outer.transformers.two_keys_in_4 and "rope_type" in (scaling := found.get("rope_scaling") or {}):
+            found["rope_scaling"] = {"type": scaling.pop("rope_type"), **scaling}
+        if self.facts.text.get("rope_parameters") is not None:
+            found["rope_parameters"] = None
+        return {**found, **self._bases(only_stated=False), **self._head()}
+
+    def parameters(self) -> dict[str, Any]:
+        """rope_parameters, complete."""
+        layers = self.facts.resolved.plan.layers
+        if not self.wanted.by_type:
+            return self.block(self.scaled_layer())
+        found = dict(self.facts.new) if self.facts.nested else {}
+        for number, layer in enumerate(layers):
+            if layer.base is not None:
+                found[SLIDING if layer.window is not None else FULL] = self.block(number)
+        return found
+
+    def block(self, number: int) -> dict[str, Any]:
+        """The parameters of one layer, with what is not the scaling's as it stands."""
+        layer = self.facts.resolved.plan.layers[number]
+        assert layer.base is not None
+        found = to_hf(self.wanted.of(layer), layer.base, layer.rotary_width)
+        found = {key: value for key, value in found.items() if USUAL.get(key) != value}
+        stated = self.facts.block(number)
+        found |= {key: stated[key] for key in self.known.elsewhere if stated.get(key) is not None}
+        if not self.known.latent and layer.head_width and layer.rotary_width != layer.head_width:
+            given = stated.get("partial_rotary_factor", self.facts.text.get("partial_rotary_factor"))
+            found["partial_rotary_factor"] = given or (layer.rotary_width or 0) / layer.head_width
+        return found
+
+    def changed(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The config with these keys in it."""
+        config = dict(self.facts.resolved.config)
+        if self.inside:
+            config[self.inside] = {**config[self.inside], **changes}
+            return config
+        return {**config, **changes}
+
+    def short_lengths(self) -> dict[str, int]:
+        """The length under its own name, and under every other that vLLM takes for the end where it is stated."""
+        text, to = self.facts.text, self.wanted.to
+        stated = [key for key in LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
+        return dict.fromkeys((self.known.longest_key, *stated), to)
+
+    def _bases(self, *, only_stated: bool) -> dict[str, Any]:
+        """The base beside the parameters: where it stands in the file, it must not contradict them."""
+        key = self.known.theta_key
+        if key is None:
+            return {}
+        theta, stated = self.block(self.scaled_layer())["rope_theta"], self.facts.text.get(key)
+        return {} if stated == theta or (only_stated and stated is None) else {key: theta}
+
+    def _head(self) -> dict[str, Any]:
+        """The width of a head, where transformers multiplies by one that its config class leaves null."""
+        silent = 4 in self.facts.row.transformers.head_dim_null and self.facts.text.get("head_dim") is None
+        if not silent or not isinstance(self.wanted.scaling, Dynamic | YaRN):
+            return {}
+        return {"head_dim": self.facts.resolved.plan.layers[self.scaled_layer()].head_width}
+
+    def scaled_layer(self) -> int:
+        layers = list(enumerate(self.facts.resolved.plan.layers))
+        turning = [(number, layer) for number, layer in layers if layer.base is not None]
+        return next((number for number, layer in turning if layer.window is None), turning[0][0])
+
+
+def _said(reading: Reading) -> str | None:
+    return next((f"it {note.what}" for note in reading.notes if note.counts), None)
+
+
+def _at(scaling: Scaling | None, length: int) -> Scaling | None:
+    return scaling.for_length(length) if isinstance(scaling, Dynamic | LongRoPE) else scaling

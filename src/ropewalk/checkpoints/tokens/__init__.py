@@ -1,0 +1,1 @@
+"""Tokenizers of checkpoints, from tokenizer.json or a GGUF vocabulary."""

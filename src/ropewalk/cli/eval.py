@@ -1,0 +1,169 @@
+"""`ropewalk eval`: does a model use its context?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ropewalk.amounts import amount
+from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.evaluate.battery import Report
+    from ropewalk.scaling import Scaling
+
+EPILOG = examples(
+    "ropewalk eval MODEL --text texts --lengths 64,128 --tail 32",
+    "ropewalk eval MODEL --text texts --lengths 64,128,256 --tail 32 --scaling yarn --factor 2 --json",
+)
+MOST = 24
+"""Documents measured unless told otherwise: 16 is the fewest that tell known effects from noise."""
+
+
+@guarded
+def evaluate(
+    path: Annotated[str, typer.Argument(metavar="MODEL", help="A model directory or a .gguf file.")],
+    text: Annotated[
+        list[Path], typer.Option(metavar="PATH", help="Measure on these documents: .txt, .md, .jsonl, or directories.")
+    ],
+    lengths: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="Measure with these context lengths; a quarter, half and all of the trained length unless given, and "
+            "with --factor that many times the trained length.",
+        ),
+    ] = None,
+    scaling: Annotated[
+        str | None, typer.Option(metavar="KIND", help="Scale RoPE's frequencies: yarn, linear, ntk, llama3, dynamic.")
+    ] = None,
+    factor: Annotated[float | None, typer.Option(min=1, help="Scale by this factor.")] = None,
+    trained: Annotated[
+        str | None, typer.Option(metavar="N", help="Take this for the trained length; the config's unless given.")
+    ] = None,
+    documents: Annotated[int, typer.Option(min=2, help="Measure on at most this many documents.")] = MOST,
+    tail: Annotated[int, typer.Option(min=8, help="Score this many tokens at the end of each document.")] = 512,
+    dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
+    store: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep measurements here; in the user's cache unless given.")
+    ] = None,
+    allow_kind: AllowKind = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure whether a model uses its context: the same last tokens with more and more text before them.
+
+    The baseline is cropping: throwing far text away. A gain over it means that far text is used; its benefit is what
+    it costs to put another document in its place. Intervals are 95 %, over documents; fewer than 8 give no verdict.
+    Measurements are stored by the hash of model, text and scaling, so the same command continues a stopped run.
+    """
+    from ropewalk.evaluate import battery
+    from ropewalk.evaluate.checkpoint import opened
+    from ropewalk.evaluate.documents import read
+    from ropewalk.evaluate.store import Stored
+
+    engine, encode = opened(path, dtype=dtype, kinds=allow_kind or ())
+    known = int(amount(trained)) if trained else engine.trained
+    if known is None:
+        raise ValueError("the config does not say how long the model was trained; write --trained N")
+    under = _scaling(scaling, factor, known)
+    wanted = _lengths(lengths, known, factor, tail)
+    found = read(text, encode, longest=wanted[-1], most=documents)
+    kept = Stored(engine, store or _cache() / f"{engine.model[:16]}.jsonl")
+    with _progress(quiet or json) as progress:
+        report = battery.evaluate(
+            kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
+        )
+    if json:
+        write_json({"model": path, "digest": engine.model, **report.to_dict()})
+    elif quiet:
+        write(report.verdict)
+    else:
+        _show(report)
+
+
+def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | None:
+    if kind is None:
+        if factor is not None:
+            raise typer.BadParameter("--factor belongs to a scaling; write --scaling yarn", param_hint="'--factor'")
+        return None
+    from ropewalk.scaling import find
+
+    cls = find(kind)
+    given: dict[str, Any] = {"factor": factor, "trained": trained}
+    settings = {name: value for name, value in given.items() if name in cls.model_fields and value is not None}
+    return cls(**settings)
+
+
+def _lengths(given: str | None, trained: int, factor: float | None, tail: int) -> list[int]:
+    if given is not None:
+        return sorted({int(amount(one)) for one in given.split(",")})
+    usual = {trained // 4, trained // 2, trained, *([round(trained * factor)] if factor else [])}
+    return sorted(length for length in usual if length > tail)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ropewalk" / "eval"
+
+
+def _show(report: Report) -> None:
+    write(report.verdict)
+    write("")
+    tail = report.tail
+    rows = []
+    for length in tail.lengths:
+        crop = f"{_mean(tail.crop[length]):.4f}" if length in tail.crop else "-"
+        rows.append((f"{length:,}", crop, f"{_mean(tail.loss[length]):.4f}", str(tail.gain(length))))
+    under = "as it is" if report.scaling is None else report.scaling["kind"]
+    write_table(("context", "cropped", under, f"gain over cropping to {tail.best_crop:,}"), rows)
+    write("")
+    write(f"benefit of the far text  {tail.benefit}")
+    write(f"harm of the length       {tail.harm}")
+    if report.scaling is not None:
+        write(f"cost on short text       {tail.short_cost}")
+    if tail.far_gain is not None:
+        write(f"gain on far tokens       {tail.far_gain}")
+    if report.needles:
+        write("")
+        found = [
+            (f"{one.length:,}", f"{one.share:.0%}", "{:.0%} to {:.0%}".format(*one.interval)) for one in report.needles
+        ]
+        write_table(("needles at length", "found", "95 %"), found)
+    write("")
+    read = [
+        (one.protocol, f"{one.length:,}", f"{one.stride:,}", f"{one.to_dict()['perplexity']:.3f}",
+         f"{one.to_dict()['bits_per_byte']:.4f}")
+        for one in report.perplexity
+    ]  # fmt: skip
+    write_table(("perplexity", "window", "stride", "", "bits per byte"), read)
+    write("")
+    left = f"; left out: {', '.join(report.left_out)}" if report.left_out else ""
+    write(f"{len(report.documents)} documents, nats per token, {report.engine}; {report.rule}{left}")
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+@contextmanager
+def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """What is being measured, on a terminal, gone when it is done."""
+    shown = not silent and sys.stderr.isatty()
+
+    def show(stage: str, done: int, total: int) -> None:
+        if shown:
+            sys.stderr.write(f"\r\x1b[K{stage} {done:,} of {total:,}")
+            sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,1 @@
+"""Golden vectors as plain data, for an implementation in any language."""

@@ -1,0 +1,1 @@
+"""Text and pairs into tokens on disk."""

@@ -1,0 +1,124 @@
+"""The measures of `ropewalk eval` on one checkpoint, and what they say together.
+
+Judge documents are chosen before any candidate is measured: those whose far text can matter, because they repeat pairs
+of tokens from farther back than the trained length. The rule and the documents it left out are part of the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ropewalk.evaluate.documents import Document, far_places
+from ropewalk.evaluate.measures import needles, perplexity, tail
+from ropewalk.evaluate.passage import Engine, described
+from ropewalk.scaling import Scaling
+
+TAIL = 512
+FAR_TOKENS = 4
+"""Far tokens that the tail of a judge document has at least."""
+READ = 4
+"""Documents whose perplexity is measured, for comparison with the literature."""
+RULE = (
+    f"judge documents: at least {FAR_TOKENS} of the last {{tail}} tokens repeat a pair of tokens last seen more than "
+    "{trained} tokens back"
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    engine: str
+    trained: int
+    scaling: dict[str, Any] | None
+    rule: str
+    documents: list[dict[str, Any]]
+    left_out: list[str]
+    tail: tail.Tail
+    needles: list[needles.Needles]
+    perplexity: list[perplexity.Perplexity]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: is the longer context worth more than cropping?"""
+        gain, benefit = self.tail.gain(), self.tail.benefit
+        length = f"{self.tail.lengths[-1]:,} tokens"
+        if gain.verdict == "too few documents":
+            return f"{gain.documents} documents are too few for a verdict; gain over cropping at {length}: {gain} nats."
+        words = {
+            "better": f"At {length} the model uses its context: better than cropping",
+            "worse": f"At {length} the model is worse than if the text were cropped",
+            "no difference": f"At {length} the model is no better than cropping",
+        }[gain.verdict]
+        return f"{words} by {gain} nats per token; the far text is worth {benefit}."
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "engine": self.engine,
+            "trained": self.trained,
+            "scaling": self.scaling,
+            "rule": self.rule,
+            "documents": self.documents,
+            "left_out": self.left_out,
+            "verdict": self.verdict,
+            "tail": self.tail.to_dict(),
+            "needles": [one.to_dict() for one in self.needles],
+            "perplexity": [one.to_dict() for one in self.perplexity],
+        }
+
+
+def evaluate(
+    engine: Engine,
+    documents: Sequence[Document],
+    encode: Callable[[str], Sequence[int]] | None,
+    *,
+    trained: int,
+    lengths: Sequence[int],
+    scaling: Scaling | None = None,
+    tail_tokens: int = TAIL,
+    passes: int = 4,
+    progress: tail.Progress = lambda stage, done, total: None,
+) -> Report:
+    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles, nor where the longest
+    length has no room for them."""
+    longest = max(lengths)
+    judges, left = [], []
+    for document in documents:
+        enough = longest <= trained or len(far_places(document.tokens, tail_tokens, trained)) >= FAR_TOKENS
+        (judges if enough else left).append(document)
+    if len(judges) < 2:
+        raise ValueError(
+            f"{len(judges)} of {len(documents)} documents have far text that can matter; give other or more documents"
+        )
+    found = tail.measure(
+        engine, judges, trained=trained, lengths=lengths, scaling=scaling, tail=tail_tokens, progress=progress
+    )
+    searched = []
+    if encode is not None and (control := _control(encode)) <= longest:
+        asked = [document.tokens for document in documents[:passes]]
+        places = [control, *(length for length in sorted({*lengths}) if length > control)]
+        for done, length in enumerate(places):
+            progress("needles", done, len(places))
+            searched.append(needles.measure(engine, asked, encode, length, scaling=scaling))
+    near = min(trained, longest)
+    protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(near, None), (longest, None), (near, near // 4)])
+    read = []
+    for done, (length, stride) in enumerate(protocols):
+        progress("perplexity", done, len(protocols))
+        read.append(perplexity.measure(engine, judges[:READ], length, stride=stride, scaling=scaling))
+    return Report(
+        engine.name,
+        trained,
+        described(scaling),
+        RULE.format(tail=f"{tail_tokens:,}", trained=f"{trained:,}"),
+        [{"name": one.name, "sha256": one.digest} for one in judges],
+        [one.name for one in left],
+        found,
+        searched,
+        read,
+    )
+
+
+def _control(encode: Callable[[str], Sequence[int]]) -> int:
+    """Tokens of the short control: the needles and questions with little else."""
+    return 2 * needles.COUNT * (len(encode(" The code of quartz is")) + 6)

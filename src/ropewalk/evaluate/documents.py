@@ -1,0 +1,85 @@
+"""Texts to measure on, as tokens of one model, and which of them can show whether far text is used.
+
+A document is used at every length or at none: a curve over lengths must not be a curve over documents.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ropewalk.evaluate.passage import Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Document:
+    name: str
+    digest: str
+    """SHA-256 of the text: reports name documents and never quote them."""
+    tokens: Numbers
+    bytes: int
+    """Of the text that these tokens spell, for bits per byte."""
+
+
+def read(paths: Sequence[Path], encode: Callable[[str], Sequence[int]], *, longest: int, most: int) -> list[Document]:
+    """The first `most` documents with at least `longest` tokens, each cut to its first `longest`."""
+    found: list[Document] = []
+    short = 0
+    for name, text in texts(paths):
+        # A token spells at least one byte of UTF-8, so a text of fewer bytes has too few tokens.
+        if len(text.encode()) < longest:
+            short += 1
+            continue
+        tokens = np.asarray(encode(text), dtype=np.int64)
+        if len(tokens) < longest:
+            short += 1
+            continue
+        share = longest / len(tokens)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        found.append(Document(name, digest, tokens[:longest], round(share * len(text.encode()))))
+        if len(found) == most:
+            break
+    if not found:
+        raise ValueError(
+            f"no document has {longest:,} tokens ({short} are shorter); give longer documents, or a shorter length"
+        )
+    return found
+
+
+def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    """A .txt or .md file is a document; each line of a .jsonl file is one, under "text"."""
+    for path in paths:
+        if path.is_dir():
+            yield from texts(sorted(file for file in path.rglob("*") if file.suffix in (".txt", ".md", ".jsonl")))
+        elif path.suffix == ".jsonl":
+            with path.open(encoding="utf-8") as lines:
+                for number, line in enumerate(lines, 1):
+                    try:
+                        text = json.loads(line)["text"]
+                    except (ValueError, KeyError, TypeError):
+                        raise ValueError(f'{path}:{number}: not a JSON object with a key "text"') from None
+                    yield f"{path.name}:{number}", text
+        else:
+            yield path.name, path.read_text(encoding="utf-8")
+
+
+def far_places(tokens: Numbers, tail: int, farther: int) -> Numbers:
+    """Numbers of tail tokens that repeat a pair of tokens last seen more than `farther` tokens back.
+
+    Where (previous token, token) occurred far back and not nearer, copying across the old limit can help. The rule uses
+    the text alone, so the places are the same for every candidate.
+    """
+    last: dict[tuple[int, int], int] = {}
+    found = []
+    start = len(tokens) - tail
+    for place in range(1, len(tokens)):
+        pair = (int(tokens[place - 1]), int(tokens[place]))
+        if place >= start and pair in last and place - last[pair] > farther:
+            found.append(place - start)
+        last[pair] = place
+    return np.asarray(found, dtype=np.int64)

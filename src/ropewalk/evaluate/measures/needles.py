@@ -1,0 +1,135 @@
+"""Needles: does a model find what it was told far back? Many in one pass, scored by likelihood.
+
+`COUNT` sentences "The code of KEY is VALUE." stand at stratified depths of a text. At its end each code is asked for,
+in another order, and answered rightly before the next. A needle is found if, of all the values in the text, the right
+one is the most likely: every other needle is a distractor, and chance is 1 / COUNT. The short control, the same
+sentences and questions with little text between them, comes first: a model that fails it says nothing about length.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ropewalk.evaluate.passage import Engine, Numbers, Passage
+from ropewalk.evaluate.statistics import Interval, paired, wilson
+from ropewalk.scaling import Scaling
+
+COUNT = 16
+KEYS = (
+    "amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "ivory", "jade", "kelp", "lotus",
+    "maple", "nickel", "onyx", "pearl", "quartz", "raven", "sable", "topaz", "umber", "violet", "willow", "zinc",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Needles:
+    """found: of each pass, for each needle from the first in the text to the last, whether it was found."""
+
+    length: int
+    found: list[list[bool]]
+    nats: list[float]
+    """Of the right values, the mean of each pass."""
+
+    @property
+    def share(self) -> float:
+        return float(np.mean(self.found))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Over passes where there are several, since needles of one pass share their text; else Wilson's."""
+        if len(self.found) < 2:
+            return wilson(int(np.sum(self.found)), int(np.size(self.found)))
+        each: Interval = paired([float(np.mean(one)) for one in self.found])
+        return max(0.0, each.low), min(1.0, each.high)
+
+    def to_dict(self) -> dict[str, Any]:
+        low, high = self.interval
+        by_depth = [float(np.mean(column)) for column in zip(*self.found, strict=True)]
+        return {
+            "length": self.length,
+            "passes": len(self.found),
+            "found": self.share,
+            "low": low,
+            "high": high,
+            "by_depth": by_depth,
+            "nats": float(np.mean(self.nats)),
+        }
+
+
+def measure(
+    engine: Engine,
+    fillers: Sequence[Numbers],
+    encode: Callable[[str], Sequence[int]],
+    length: int,
+    *,
+    scaling: Scaling | None = None,
+    seed: int = 0,
+) -> Needles:
+    """One pass for each filler, a text of at least `length` tokens. encode: without special tokens."""
+    found, nats = [], []
+    for number, filler in enumerate(fillers):
+        # The same keys, values and questions at every length and for every candidate.
+        draws = random.Random(seed * 1_000_003 + number)
+        tokens, places, order, values = _text(filler, encode, length, draws)
+        scored = len(tokens) - min(places)
+        answers = engine.choices(Passage.plain(tokens, scored), values, scaling)  # (scored, COUNT)
+        asked = answers[[place - min(places) for place in places]]  # (COUNT questions, COUNT values)
+        hits = np.empty(COUNT, dtype=bool)
+        right = asked[np.arange(COUNT), order]
+        # A tie is no finding: a model that says the same of every value has found nothing.
+        hits[order] = (asked <= right[:, None]).sum(1) == 1
+        found.append(hits.tolist())
+        nats.append(float(right.mean()))
+    return Needles(length, found, nats)
+
+
+def _text(
+    filler: Numbers, encode: Callable[[str], Sequence[int]], length: int, draws: random.Random
+) -> tuple[Numbers, list[int], list[int], Numbers]:
+    """Tokens; where the first token of each answer stands; which needle each question is about; the values."""
+    keys = draws.sample(KEYS, COUNT)
+    words = _values(encode, draws)
+    # In pieces, so that a question and its answer are the tokens of their needle, whatever the tokenizer would join.
+    asking = [list(encode(f" The code of {key} is")) for key in keys]
+    answers = [[*encode(word), *encode(".")] for word in words]
+    needles = [[*question, *answer] for question, answer in zip(asking, answers, strict=True)]
+    order = draws.sample(range(COUNT), COUNT)
+    questions: list[int] = []
+    places: list[int] = []
+    for which in order:
+        places.append(len(questions) + len(asking[which]))
+        questions += needles[which]
+    room = length - len(questions) - sum(map(len, needles))
+    if room < 0 or len(filler) < room:
+        raise ValueError(
+            f"{COUNT} needles and their questions take {length - room:,} tokens, a filler has {len(filler):,}; "
+            f"length {length:,} does not fit"
+        )
+    tokens: list[int] = []
+    cuts = [round(room * (depth + draws.random()) / COUNT) for depth in range(COUNT)]
+    for start, end, needle in zip([0, *cuts[:-1]], cuts, needles, strict=True):
+        tokens += [*filler[start:end].tolist(), *needle]
+    tokens += filler[cuts[-1] : room].tolist()
+    values = np.asarray([encode(word)[0] for word in words], dtype=np.int64)
+    first = len(tokens)
+    return np.asarray(tokens + questions, dtype=np.int64), [first + place for place in places], order, values
+
+
+def _values(encode: Callable[[str], Sequence[int]], draws: random.Random) -> list[str]:
+    """Numbers whose first tokens all differ, so that one token tells them apart."""
+    letters = [chr(97 + number) for number in range(26)]
+    numbers = [f" {number}" for number in range(11, 1000)] + [f" {a}{b}" for a in letters for b in letters]
+    draws.shuffle(numbers)
+    found: dict[int, str] = {}
+    for text in numbers:
+        ids = encode(text)
+        if ids and ids[0] not in found:
+            found[ids[0]] = text
+        if len(found) == COUNT:
+            return list(found.values())
+    raise ValueError(f"this tokenizer has fewer than {COUNT} numbers or pairs of letters that begin differently")

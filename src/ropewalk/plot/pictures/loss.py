@@ -1,0 +1,114 @@
+"""Loss by position, with a band: where a model stops using its context, and what a scaling costs on short text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from ropewalk.amounts import Amount
+from ropewalk.plot.chart import Axis, Chart, Data, Level, Line, Panel
+from ropewalk.plot.words import Words
+from ropewalk.settings import Settings
+
+TAKES = "RUN..."
+IN_PYTHON = "a mapping from a name to {at, loss, low, high} or {at, losses}"
+LOOKS = (("blue", 0), ("orange", 1), ("green", 3), ("violet", 2), ("gold", 4), ("grey", 5))
+NORMAL = 1.96
+"""Standard errors on each side of a mean, for 95 %."""
+
+
+class Options(Settings):
+    together: bool = False
+    """Take the runs for repetitions of one: their mean, with a band of 95 %."""
+    trained: Amount | None = Field(default=None, le=2**40)
+    """Trained length, to be marked."""
+    log: bool = False
+    """Positions on a logarithmic axis."""
+
+
+def data(thing: Any, options: Options) -> Data:
+    """Of runs: their last evaluation, from metrics.jsonl. Of a mapping: `at` has positions and `losses` a list of
+    losses for each document; or `loss` one list, with `low` and `high` around it where there is a band."""
+    if isinstance(thing, Mapping):
+        if options.together:
+            raise ValueError("together= joins runs; of a mapping, give `losses`, a list for each document")
+        series = [_series(str(name), given) for name, given in thing.items()]
+    else:
+        runs = [thing] if isinstance(thing, str | Path) else list(thing)
+        found = {Path(run).name: _evaluated(Path(run)) for run in runs}
+        series = [_joined(found)] if options.together else [_series(name, one) for name, one in found.items()]
+    return {"trained": options.trained, "log": options.log, "series": series}
+
+
+def _evaluated(run: Path) -> dict[str, Any]:
+    from ropewalk.train.metrics import read
+
+    path = run / "metrics.jsonl" if run.is_dir() else run
+    records = [one for one in read(path)["valid"] if one.get("by_position")]
+    if not records:
+        raise ValueError(f"{path} holds no evaluation by position yet; wait for one, or name another run")
+    bins = records[-1]["by_position"]
+    return {"at": [one["from"] for one in bins], "loss": [_number(one["loss"]) for one in bins]}
+
+
+def _joined(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    first = next(iter(found.values()))
+    for name, one in found.items():
+        if one["at"] != first["at"]:
+            raise ValueError(
+                f"{name} was evaluated at other positions than {next(iter(found))}; compare like with like"
+            )
+    return _series(", ".join(found), {"at": first["at"], "losses": [one["loss"] for one in found.values()]})
+
+
+def _series(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    at = [int(place) for place in given["at"]]
+    if "losses" not in given:
+        band = {key: None if given.get(key) is None else list(given[key]) for key in ("low", "high")}
+        return {"name": name, "at": at, "loss": list(given["loss"]), **band, "count": None}
+    losses = [list(map(float, one)) for one in given["losses"]]
+    count = len(losses)
+    if any(len(one) != len(at) for one in losses):
+        raise ValueError(f"{name}: every document needs {len(at)} losses, one a position")
+    means = [sum(one[i] for one in losses) / count for i in range(len(at))]
+    if count < 2:
+        return {"name": name, "at": at, "loss": means, "low": None, "high": None, "count": count}
+    errors = [math.sqrt(sum((one[i] - means[i]) ** 2 for one in losses) / (count - 1) / count) for i in range(len(at))]
+    low, high = ([m + sign * NORMAL * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
+    return {"name": name, "at": at, "loss": means, "low": low, "high": high, "count": count}
+
+
+def _number(value: Any) -> float | None:
+    """metrics.jsonl has words for what is not finite."""
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def chart(data: Data, words: Words) -> Chart:
+    lines = []
+    for one, (tone, dashes) in zip(data["series"], LOOKS * 9, strict=False):
+        at, kept = one["at"], [i for i, loss in enumerate(one["loss"]) if loss is not None]
+        low, high = (None if one[key] is None else [one[key][i] for i in kept] for key in ("low", "high"))
+        look: dict[str, Any] = {"tone": tone, "dashes": dashes, "low": low, "high": high}
+        x = [max(at[i], 1) if data["log"] else at[i] for i in kept]
+        y = [one["loss"][i] for i in kept]
+        lines.append(Line(x=x, y=y, label=one["name"], dots=len(x) <= 32, **look))
+    values = [v for line in lines for part in (line.y, line.low or (), line.high or ()) for v in part]
+    lowest, highest = min(values), max(values)
+    room = 0.08 * (highest - lowest or 1)
+    near, far = min(x for line in lines for x in line.x), max(x for line in lines for x in line.x)
+    marks: list[Any] = [*lines]
+    if data["trained"]:
+        marks.insert(0, Level(axis="x", at=data["trained"], label=words("trained", length=data["trained"])))
+        far = max(far, data["trained"])
+    panel = Panel(
+        x=Axis(low=near, high=max(far, near + 1), label=words("position"), log=data["log"]),
+        y=Axis(low=lowest - room, high=highest + room, label=words("loss")),
+        marks=marks,
+    )
+    banded = any(one["low"] is not None for one in data["series"])
+    about = words("about") + (words("band") if banded else "")
+    return Chart(title=words("title"), about=about, panels=[panel], height=3.6)

@@ -1,0 +1,186 @@
+"""The protocols on engines whose answers are known: uniform, one that copies, one that secretly crops."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ropewalk.evaluate import battery
+from ropewalk.evaluate.documents import far_places, read
+from ropewalk.evaluate.measures import needles, perplexity, tail
+from ropewalk.evaluate.passage import Passage
+from ropewalk.evaluate.store import Stored
+from ropewalk.scaling import YaRN
+from tests.evaluate.toys import Copier, Toy, document
+
+DOCUMENTS = [document(number, 400) for number in range(10)]
+
+
+def encode(text: str) -> list[int]:
+    """Characters, each a token."""
+    return [ord(sign) % 128 for sign in text]
+
+
+def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary() -> None:
+    found = tail.measure(Toy(), DOCUMENTS, trained=100, lengths=(100, 200, 400), tail=50)
+    for losses in (*found.crop.values(), *found.loss.values(), found.foreign):
+        assert losses == pytest.approx([math.log(50)] * 10, abs=1e-12)
+    for stride in (None, 25, 1):
+        assert perplexity.measure(Toy(), DOCUMENTS[:2], 64, stride=stride).mean == pytest.approx(math.log(50))
+
+
+def test_a_model_that_reads_far_gains_and_one_that_crops_does_not() -> None:
+    far = tail.measure(Copier(400), DOCUMENTS, trained=100, lengths=(100, 400), tail=50)
+    assert far.gain().verdict == "better"
+    assert far.benefit.mean > 0.5
+    assert far.far_gain is not None
+    assert far.far_gain.mean > far.gain().mean
+    # From the first token of the tail, 50 back is within the trained length.
+    near = tail.measure(Copier(50), DOCUMENTS, trained=100, lengths=(100, 400), tail=50)
+    assert near.benefit.mean == 0
+    assert near.gain().verdict == "no difference"
+
+
+def test_gain_is_benefit_less_harm() -> None:
+    found = tail.measure(Copier(250), DOCUMENTS, trained=100, lengths=(100, 200, 400), tail=50)
+    assert found.gain().mean == pytest.approx(found.benefit.mean - found.harm.mean, abs=1e-12)
+
+
+def test_a_planted_crop_is_never_called_better() -> None:
+    """A candidate that throws far text away, drawn 20 times: equal to cropping to the last bit."""
+
+    class Crops(Copier):
+        def nats(self, passage: Passage, scaling: object = None) -> np.ndarray:
+            cropped = len(passage.tokens) > 60 and passage.scored < 60
+            return super().nats(Passage.plain(passage.tokens[-60:], passage.scored) if cropped else passage, scaling)
+
+    for seed in range(20):
+        documents = [document(100 * seed + number, 160) for number in range(8)]
+        report = battery.evaluate(Crops(160), documents, None, trained=60, lengths=(60, 160), tail_tokens=40)
+        assert abs(report.tail.gain().mean) < 1e-6
+        assert "no better than cropping" in report.verdict
+
+
+def test_the_same_tokens_are_scored_at_every_length_from_position_0() -> None:
+    engine = Toy()
+    tail.measure(
+        engine, DOCUMENTS[:2], trained=100, lengths=(100, 200, 400), scaling=YaRN(factor=4, trained=100), tail=50
+    )
+    own = [passage for passage, _ in engine.asked if (passage.tokens[-50:] == DOCUMENTS[0].tokens[-50:]).all()]
+    assert {len(passage.tokens) for passage in own} == {100, 200, 400}
+    assert all(passage.positions[0] == 0 and passage.scored == 50 for passage, _ in engine.asked)
+    assert {scaling is None for passage, scaling in engine.asked if len(passage.tokens) > 100} == {False}
+
+
+@pytest.mark.parametrize(("length", "step"), [(64, 64), (64, 16), (7, 1), (400, 100), (3, 3), (64, 63)])
+def test_every_token_is_scored_once(length: int, step: int) -> None:
+    tokens = np.arange(400)
+    scored = [token for passage in perplexity.cut(tokens, length, step) for token in passage.tokens[-passage.scored :]]
+    assert scored == list(range(1, 400))
+    assert all(len(passage.tokens) <= length for passage in perplexity.cut(tokens, length, step))
+    if step < length:
+        later = perplexity.cut(tokens, length, step)[1:]
+        assert all(len(passage.tokens) - passage.scored >= length - step for passage in later)
+
+
+def test_window_means_weigh_the_first_window_less() -> None:
+    class Early(Toy):
+        """The first 64 tokens of a passage from the start of a text are hard."""
+
+        def likelihoods(self, passage: Passage, place: int) -> np.ndarray:
+            hard = len(passage.tokens) == passage.scored + 1
+            return np.full(50, 1 / 50) if hard else np.full(50, 0.5)
+
+    found = perplexity.measure(Early(), DOCUMENTS[:1], 64, stride=16)
+    assert found.mean != pytest.approx(found.window_mean, rel=0.05)
+    assert found.tokens == 399
+
+
+def test_far_tokens_are_pairs_seen_far_back_and_not_nearer() -> None:
+    tokens = np.array([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 5, 6])
+    assert far_places(tokens, tail=4, farther=7).tolist() == [1]
+    assert far_places(tokens, tail=4, farther=5).tolist() == [1, 3]
+    assert far_places(tokens, tail=4, farther=8).tolist() == []
+
+
+class Finder(Toy):
+    """Answers a question by the needle it read, if that is at most `reach` tokens back."""
+
+    def __init__(self, reach: int) -> None:
+        super().__init__(128)
+        self.reach = reach
+
+    def likelihoods(self, passage: Passage, place: int) -> np.ndarray:
+        text = "".join(map(chr, passage.tokens[:place]))
+        question = text[text.rfind(" The code of") :]
+        before = text.rfind(question, 0, place - len(question))
+        found = np.full(128, 0.1 / 128)
+        if before >= 0 and place - before - len(question) <= self.reach:
+            found[ord(text[before + len(question)])] += 0.9
+        return found
+
+
+def test_needles_are_found_as_far_as_a_model_reaches() -> None:
+    # One sign tells the values apart only if the first one does: letters and digits do.
+    def words(text: str) -> list[int]:
+        return [(hash_of(text[:3]) % 90) + 33] if len(text) <= 4 and text != "." else encode(text)
+
+    fillers = [np.asarray(encode("the sea is wide and the sky is grey. " * 100)) for _ in range(3)]
+    whole = needles.measure(Finder(10_000), fillers, words, 2000)
+    assert whole.share == 1.0
+    some = needles.measure(Finder(1000), fillers, words, 2000)
+    depth = some.to_dict()["by_depth"]
+    assert 0.1 < some.share < 0.9
+    assert depth[0] < depth[-1] == 1.0
+    blind = needles.measure(Toy(128), fillers, words, 2000)
+    assert blind.share == 0
+
+
+def hash_of(text: str) -> int:
+    return sum((place + 3) * ord(sign) for place, sign in enumerate(text))
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    file = tmp_path / "store.jsonl"
+    first = Stored(Copier(100), file)
+    passage = Passage.plain(DOCUMENTS[0].tokens, 50)
+    own = first.nats(passage)
+    yarn = first.nats(passage, YaRN(factor=2, trained=100))
+    assert first.computed == 2
+    file.write_text(file.read_text() + '{"key": "cut by a k')
+    again = Stored(Copier(100), file)
+    assert np.array_equal(again.nats(passage), own)
+    assert np.array_equal(again.nats(passage, YaRN(factor=2, trained=100)), yarn)
+    assert again.computed == 0
+    again.nats(Passage.plain(DOCUMENTS[1].tokens, 50))
+    third = Stored(Copier(100), file)
+    assert len(third.known) == 3
+    other = Stored(Copier(100), file)
+    other.model = "other weights"
+    other.nats(passage)
+    assert other.computed == 1
+
+
+def test_documents_are_long_enough_or_left_out(tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("ab" * 200)
+    (tmp_path / "short.txt").write_text("ab")
+    (found,) = read([tmp_path], encode, longest=100, most=5)
+    assert (found.name, len(found.tokens), found.bytes) == ("long.txt", 100, 100)
+    with pytest.raises(ValueError, match=r"no document has 1,000 tokens \(2 are shorter\)"):
+        read([tmp_path], encode, longest=1000, most=5)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "positions", "scored", "says"),
+    [
+        (4, [0, 1, 2], 1, "one position a token"),
+        (3, [0, 1, 2], 3, "nothing before it"),
+        (3, [0, 2, 2], 1, "increase strictly"),
+    ],
+)
+def test_a_passage_that_makes_no_sense_is_refused(tokens: int, positions: list[int], scored: int, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Passage(np.arange(tokens), np.asarray(positions), scored)

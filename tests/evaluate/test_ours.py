@@ -1,0 +1,111 @@
+"""Our likelihoods against transformers' on the same weights, and under scalings, far positions and small pieces."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import ropewalk as rw
+from ropewalk.evaluate import ours
+from ropewalk.evaluate.ours import Ours, scaled, under
+from ropewalk.evaluate.passage import Passage
+from ropewalk.scaling import YaRN
+
+YARN = YaRN(factor=4, trained=64)
+
+
+def tiny(folder: Path, **more: object) -> transformers.LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=97, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.3, **more,
+    )  # fmt: skip
+    model = transformers.LlamaForCausalLM(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def nats(model: transformers.LlamaForCausalLM, tokens: np.ndarray, scored: int) -> np.ndarray:
+    with torch.no_grad():
+        logits = model(torch.from_numpy(tokens)[None]).logits[0].double()
+    every = torch.nn.functional.cross_entropy(logits[:-1], torch.from_numpy(tokens)[1:], reduction="none")
+    return every[-scored:].numpy()
+
+
+TOKENS = np.random.default_rng(1).integers(0, 97, 200)
+
+
+def test_they_are_those_of_transformers(tmp_path: Path) -> None:
+    theirs = tiny(tmp_path)
+    engine = Ours(rw.load(tmp_path), model="tiny")
+    assert engine.trained == 64
+    for count, scored in ((200, 199), (64, 10), (2, 1)):
+        found = engine.nats(Passage.plain(TOKENS[:count], scored))
+        assert np.abs(found - nats(theirs, TOKENS[:count], scored)).max() < 2e-4
+
+
+def test_a_scaling_is_that_of_transformers_and_shares_the_weights(tmp_path: Path) -> None:
+    tiny(tmp_path)
+    plain = rw.load(tmp_path)
+    said = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
+    config = transformers.LlamaConfig.from_pretrained(tmp_path, rope_parameters=said)
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path, config=config).eval()
+    engine = Ours(plain, model="tiny")
+    passage = Passage.plain(TOKENS, 60)
+    before = engine.nats(passage)
+    assert np.abs(engine.nats(passage, YARN) - nats(theirs, TOKENS, 60)).max() < 2e-4
+    assert np.abs(engine.nats(passage, YARN) - before).max() > 0.1
+    assert np.array_equal(engine.nats(passage), before)
+    assert under(plain, YARN).tokens.weight.data_ptr() == plain.tokens.weight.data_ptr()
+
+
+def test_far_positions_change_nothing_and_gaps_do(tmp_path: Path) -> None:
+    tiny(tmp_path)
+    engine = Ours(rw.load(tmp_path), model="tiny")
+    near = engine.nats(Passage.plain(TOKENS, 60))
+    far = engine.nats(Passage(TOKENS, np.arange(200) + 10**9, 60))
+    assert np.abs(near - far).max() < 1e-4
+    gap = engine.nats(Passage(TOKENS, np.r_[np.arange(100), np.arange(100) + 5000], 60))
+    assert np.abs(near - gap).max() > 0.05
+
+
+def test_pieces_of_logits_are_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny(tmp_path)
+    engine = Ours(rw.load(tmp_path), model="tiny")
+    whole = engine.nats(Passage.plain(TOKENS, 150))
+    monkeypatch.setattr(ours, "LOGITS", 97 * 7)
+    assert np.abs(engine.nats(Passage.plain(TOKENS, 150)) - whole).max() < 1e-5
+    every = engine.choices(Passage.plain(TOKENS, 150), np.arange(97))
+    assert np.abs(every[np.arange(150), TOKENS[-150:]] - whole).max() < 1e-5
+    assert np.exp(-every).sum(1) == pytest.approx(np.ones(150), abs=1e-5)
+
+
+def test_a_uniform_model(tmp_path: Path) -> None:
+    tiny(tmp_path)
+    model = rw.load(tmp_path)
+    assert model.head is not None
+    torch.nn.init.zeros_(model.head.weight)
+    assert Ours(model, model="uniform").nats(Passage.plain(TOKENS, 199)) == pytest.approx(math.log(97), abs=1e-6)
+
+
+def test_windowed_layers_are_left_as_they_are() -> None:
+    kinds = {"local": {"window": 8}, "global": {}}
+    layers = {"count": 3, "pattern": ["local", "global"], "kinds": kinds}
+    config = scaled(rw.preset("llama", vocabulary=9, width=32, heads=2, key_heads=2, hidden=64, layers=layers), YARN)
+    assert [layer.encoding.scaling for layer in config.layer_kinds()] == [None, YARN, None]
+    alibi = rw.TransformerConfig(vocabulary=9, width=32, heads=2, encoding="alibi")
+    with pytest.raises(ValueError, match="this model uses alibi"):
+        scaled(alibi, YARN)
+
+
+def test_tokens_of_another_tokenizer_and_encoders_are_refused(tmp_path: Path) -> None:
+    tiny(tmp_path)
+    with pytest.raises(ValueError, match="whose tokenizer is this"):
+        Ours(rw.load(tmp_path), model="tiny").nats(Passage.plain(TOKENS + 90, 10))
+    with pytest.raises(ValueError, match="this model is encoder"):
+        Ours(rw.Transformer(rw.preset("bert", vocabulary=9, width=32, heads=2, hidden=64, layers=1)), model="x")
