@@ -135,9 +135,11 @@ def use(unpacked: Path, ambient: dict[str, str]) -> None:
         words = tuple(shlex.split(command, comments=True))
         codes[words] = max(codes.get(words, 0), 1 if fails else 0)
     for words, code in codes.items():
-        # Models are no part of a checkout, and training is an extra, which the answer names.
+        # Models are no part of a checkout; training, and drawing into a file, are extras, which the answer names.
         if not any("SmolLM2" in word for word in words) and words[1] not in ("train", "data", "estimate"):
-            there(*words, code=code)
+            extra = words[1] == "plot" and "--out" in words
+            said = there(*words, code=5 if extra else code)
+            need(not extra or "ropewalk[plot]" in said, "drawing without its extra says something else")
     fast = ("ropewalk", "train", "decoder", "--fast")
     need("ropewalk[data]" in there(*fast, code=5), "training without its extra says something else")
     for code in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
