@@ -29,7 +29,7 @@ from ropewalk.distributed.world import World
 from ropewalk.evaluate.by_position import by_position
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
-from ropewalk.train.objective import draw_of, learner
+from ropewalk.train.objective import dropout_key_of, learner
 from ropewalk.train.optim import optimizers, set_rates
 from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.run import fitted
@@ -53,7 +53,9 @@ class Trainee:
     def loss(self, batch: Batch, *, each: bool = False) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16, enabled=self.recipe.train.precision == "bfloat16"):
             if self.of != "transformers":
-                return self.model(batch.tokens, batch.at, batch.target, draw=draw_of(batch, 0, self.step), each=each)
+                return self.model(
+                    batch.tokens, batch.at, batch.target, dropout_key=dropout_key_of(batch, 0, self.step), each=each
+                )
             found = self.losses(batch.tokens, batch.target)
             return found if each else found.sum()
 

@@ -34,6 +34,6 @@ with torch.no_grad():
     # One layer keeps no trace of what is forgotten, so a model that read only the kept tokens must agree.
     kept = torch.cat([text[:, :sinks], text[:, -recent:]], dim=1)
     new = torch.tensor([[7]])
-    forgetful = model(new, rw.positions.of(cache.next[:, None], limit=limit), cache=cache)
+    forgetful = model(new, rw.positions.explicit(cache.next[:, None], limit=limit), cache=cache)
     fresh = model(torch.cat([kept, new], dim=1))[:, -1:]
     print("against a model that never read the middle:", (forgetful - fresh).abs().max().item())

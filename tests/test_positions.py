@@ -61,11 +61,11 @@ def test_interleaved_text_and_images_by_hand() -> None:
 def test_bare_integers_of_any_shape() -> None:
     index = torch.tensor([5, 7], dtype=torch.int32)
     for shape in (index, index[None]):
-        at = positions.of(shape)
+        at = positions.explicit(shape)
         assert at.index.tolist() == [[5, 7]]
         assert at.index.dtype == torch.int64
         assert at.limit == FARTHEST
-    space = positions.of(torch.zeros(1, 3, 2, dtype=torch.int64), limit=4)
+    space = positions.explicit(torch.zeros(1, 3, 2, dtype=torch.int64), limit=4)
     assert space.order.tolist() == [[0, 1, 2]]
 
 
@@ -84,8 +84,8 @@ def test_take_rows_and_join() -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: positions.of(torch.zeros(3)), "positions are integers, got torch.float32"),
-        (lambda: positions.of(torch.zeros(1, 2, 3, 4, dtype=torch.int64)), "shape"),
+        (lambda: positions.explicit(torch.zeros(3)), "positions are integers, got torch.float32"),
+        (lambda: positions.explicit(torch.zeros(1, 2, 3, 4, dtype=torch.int64)), "shape"),
         (lambda: positions.plain(10, limit=5), "limit 5 must lie between 10"),
         (lambda: positions.plain(10, limit=2**41), "2\\*\\*40"),
         (lambda: positions.padded([5], width=3), "a text of 5 tokens does not fit a row of 3"),

@@ -75,7 +75,7 @@ def test_nothing_fills_the_screen(tmp_path: Path) -> None:
     assert repr(many.plan).endswith("more lines: print it to see them")
     assert str(shown["inspect"]) == repr(shown["inspect"])
     assert repr(positions.plain(5000, start=7, limit=9000)) == "Positions(1 x 5000, index 7 to 5,006, limit 9,000)"
-    assert repr(positions.of(torch.zeros(1, 2, 3).long())) == "Positions(1 x 2 x 3, index 0 to 0, no limit)"
+    assert repr(positions.explicit(torch.zeros(1, 2, 3).long())) == "Positions(1 x 2 x 3, index 0 to 0, no limit)"
 
 
 def test_an_inspection_in_short_hides_no_disagreement(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_without_knowing_what_follows_the_operators(
     owner: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, rope = torch.randn(2, 3, 5, 8), RoPE(head_width=8)
-    at = positions.of(torch.arange(5) + 2**35)
+    at = positions.explicit(torch.arange(5) + 2**35)
     want = rope.at(at).rotate(x, "query")
     assert not watched(x)
     monkeypatch.delattr(owner, name)
@@ -175,7 +175,7 @@ def test_the_mark_of_a_constant_is_torchs(monkeypatch: pytest.MonkeyPatch) -> No
     assert vars(torch_private.constant(ours)) == vars(torch.compiler.assume_constant_result(torchs))
     # Without it the call breaks the graph, and gives the same numbers.
     dynamic = build({"kind": "rope", "scaling": {"kind": "dynamic", "factor": 4, "trained": 8}}, head_width=8)
-    at, x = positions.of(torch.arange(20, 30), limit=64), torch.randn(1, 2, 10, 8)
+    at, x = positions.explicit(torch.arange(20, 30), limit=64), torch.randn(1, 2, 10, 8)
 
     def turned(x: Tensor) -> Tensor:
         return dynamic.at(at).rotate(x, "query")

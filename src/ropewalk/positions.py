@@ -129,10 +129,10 @@ def assert_known(at: Positions) -> None:
 
 
 Places: TypeAlias = Positions | Tensor | Sequence[int] | Sequence[Sequence[int]]
-"""What is taken wherever positions are: themselves, or bare integers as `of` reads them."""
+"""What is taken wherever positions are: themselves, or bare integers as `explicit` reads them."""
 
 
-def of(index: Places, limit: int | None = None) -> Positions:
+def explicit(index: Places, limit: int | None = None) -> Positions:
     """Positions from bare integers of shape (L), (B, L) or (B, L, A), read in that order as one document."""
     if isinstance(index, Positions):
         if limit is not None and limit != index.limit:

@@ -44,7 +44,7 @@ class Memory:
 
     def _attend(self, q: Tensor, at: Positions, row: int) -> Tensor:
         index, keys, values = zip(*self.rows[row], strict=True)
-        signal = self.layer.encoding.at(at, positions.of(torch.tensor(index), limit=at.limit))
+        signal = self.layer.encoding.at(at, positions.explicit(torch.tensor(index), limit=at.limit))
         k, v = torch.stack(keys, dim=1)[None], torch.stack(values, dim=1)[None]
         return attend(q, signal.rotate(k, "key"), v, Score(signal, self.layer.rule), backend="eager")
 
@@ -71,7 +71,7 @@ def test_random_schedule_equals_a_cacheless_oracle(row: Row, seed: int) -> None:
         if action in ("chunk", "token") or longest < 8:
             new = chance.randint(2, 9) if action == "chunk" else 1
             index = cache.next[:, None] + torch.arange(new)
-            at = positions.of(index, limit=LIMIT)
+            at = positions.explicit(index, limit=LIMIT)
             if action == "chunk":  # one row may get fewer tokens, padded on a random side
                 segment = torch.zeros_like(index)
                 short = chance.randint(0, new - 1)
@@ -146,7 +146,7 @@ def test_beams_select_rows() -> None:
     layer(x[:, :5], positions.plain(5, batch=2, limit=LIMIT), cache)
     beams = cache.select([1, 1, 0])
     token = x[[1, 1, 0], 5:6]
-    got = layer(token, positions.of(beams.next[:, None], limit=LIMIT), beams)
+    got = layer(token, positions.explicit(beams.next[:, None], limit=LIMIT), beams)
     want = layer(x[[1, 1, 0], :6], positions.plain(6, batch=3, limit=LIMIT))[:, :, 5:]
     assert_close("beams", want, got, 2e-6)
     assert cache.next.tolist() == [5, 5], "the original is as it was"
@@ -205,7 +205,7 @@ def test_streaming_keeps_the_first_keys() -> None:
     cache, memory = layer.cache(1, 40, LIMIT), Memory(layer, 1)
     assert not cache.ring, "the first keys must stay, so nothing is overwritten"
     for t in range(30):
-        at = positions.of(cache.next[:, None], limit=LIMIT)
+        at = positions.explicit(cache.next[:, None], limit=LIMIT)
         assert_close(f"token {t}", memory.append(x[:, t : t + 1], at), layer(x[:, t : t + 1], at, cache), 4e-6)
         if cache.filled > 10:
             _, _, held = cache.read()
@@ -262,7 +262,7 @@ def test_a_models_layers_are_edited_together(windows: tuple[int | None, ...]) ->
     shared, alone = Cache(made[0], ""), made[1]
 
     def read(length: int, seed: int) -> None:
-        at = positions.of(shared.next[:, None] + torch.arange(length), limit=LIMIT)
+        at = positions.explicit(shared.next[:, None] + torch.arange(length), limit=LIMIT)
         for layer, one, other in zip(layers, shared.layers, alone, strict=True):
             tokens = layer.tokens(2, length, seed=seed)
             assert torch.equal(layer(tokens, at, one), layer(tokens, at, other))
@@ -358,7 +358,7 @@ def test_padding_takes_no_room() -> None:
         given = torch.cat([k[row, :, : (8, 1)[row]], k[row, :, 8 : 8 + (2, 4)[row]]], dim=1)
         assert keys[row][:, seen].equal(given)
     assert cache.next.tolist() == [10, 5]
-    one = positions.of(cache.next[:, None], limit=64)
+    one = positions.explicit(cache.next[:, None], limit=64)
     with pytest.raises(ValueError, match="1 keys do not fit"):
         cache.append(k[:, :, :1], v[:, :, :1], one)
     cache.append(k[:, :, :1], v[:, :, :1], one._replace(segment=torch.tensor([[PAD], [0]])))

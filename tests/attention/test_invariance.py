@@ -160,7 +160,7 @@ def test_decoding_after_padding_on_either_side(row: Row) -> None:
             for step in range(more):
                 index = cache.next[:, None]
                 token = torch.cat([text[:, n + step : n + step + 1] for n, text in zip(lengths, texts, strict=True)])
-                out = layer(token, positions.of(index, limit=LIMIT), cache)
+                out = layer(token, positions.explicit(index, limit=LIMIT), cache)
             for b, (length, text) in enumerate(zip(lengths, texts, strict=True)):
                 alone = layer(text, positions.plain(length + more, limit=LIMIT))
                 same(row, f"{row} {side}", alone[0, :, -1:], out[b], torch.float32)

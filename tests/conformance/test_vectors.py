@@ -21,7 +21,7 @@ from mpmath import mpf
 from ropewalk.conformance import oracles
 from ropewalk.conformance.vectors import arrays
 from ropewalk.encodings import RoPE, Sinusoidal
-from ropewalk.positions import FARTHEST, of
+from ropewalk.positions import FARTHEST, explicit
 from ropewalk.scaling import names
 from tests.cli.conftest import Ropewalk, ropewalk
 
@@ -190,7 +190,7 @@ def test_sinusoidal(written: Written, width: int) -> None:
 
 @pytest.mark.parametrize("layout", ["pairs", "half"])
 def test_our_sinusoids_are_these(written: Written, layout: str) -> None:
-    got = Sinusoidal(width=64, layout=layout)(of(torch.tensor(written.arrays["positions"])[None], FARTHEST))[0]
+    got = Sinusoidal(width=64, layout=layout)(explicit(torch.tensor(written.arrays["positions"])[None], FARTHEST))[0]
     off, _ = written.reader.farthest_off(got.numpy(), written.arrays[f"sinusoidal/{layout}/64"])
     assert off <= 1e-6
 

@@ -13,7 +13,7 @@ from ropewalk import positions
 from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.distributed import World, apply
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 
 ALONE = World(None, torch.device("cpu"))
 VOCABULARY, LENGTH, ROWS = 37, 16, 4
@@ -77,7 +77,7 @@ def train(
             part = world.cut(shard(batch, world))
             apply.last(model, number == micro - 1)
             with apply.autocast(world, precision):
-                loss = loss_of(model, part, Draw.for_step(3, step, part.sample), world) / asked
+                loss = loss_of(model, part, DropoutKey.for_step(3, step, part.sample), world) / asked
             loss.backward()
             total += loss.detach()
         apply.finish(model, world)
@@ -90,8 +90,8 @@ def train(
     return Steps(losses, norms, gradients, {name: full(p.detach()).clone() for name, p in model.named_parameters()})
 
 
-def loss_of(model: Transformer, batch: Batch, draw: Draw, world: World = ALONE) -> Tensor:
-    x = model.hidden(batch.tokens, batch.at, source=batch.source, source_at=batch.source_at, draw=draw)
+def loss_of(model: Transformer, batch: Batch, dropout_key: DropoutKey, world: World = ALONE) -> Tensor:
+    x = model.hidden(batch.tokens, batch.at, source=batch.source, source_at=batch.source_at, dropout_key=dropout_key)
     x, target = apply.share(model, world, x, batch.target)
     logits = model.output(x).float()
     loss = F.cross_entropy(logits.flatten(0, -2), target.flatten(), ignore_index=IGNORE, reduction="sum")

@@ -62,7 +62,7 @@ def main() -> None:
     alone = RoPE(head_width=16, base=500_000)
     cos, sin = model.blocks[0].seen
     assert cos.dtype == torch.float32
-    assert torch.equal(alone.phases(positions.of(PLACES)), model.rope.phases(positions.of(PLACES)))
+    assert torch.equal(alone.phases(positions.explicit(PLACES)), model.rope.phases(positions.explicit(PLACES)))
     for want, got in zip(alone.at(PLACES).q_table, (cos, sin), strict=True):
         assert (want - got).abs().max() <= 2.4e-7
     print("tables as they were", flush=True)

@@ -28,7 +28,7 @@ YARN = rw.scaling.YaRN(factor=2, trained=8192)
 
 def arm(name: str, scaling: Any = None) -> tuple[Tensor, Tensor]:
     config = RoPE.Config(base=BASE, scaling=scaling, arithmetic="float32")
-    cos, sin = Arm(config, name, head_width=WIDTH)(rw.positions.of(torch.tensor([PLACES])))
+    cos, sin = Arm(config, name, head_width=WIDTH)(rw.positions.explicit(torch.tensor([PLACES])))
     return cos[0, 0], sin[0, 0]
 
 
@@ -72,7 +72,7 @@ def test_bfloat16_angles_are_rounded_three_times() -> None:
 
 def test_exact_is_the_encoding_itself() -> None:
     rope = RoPE(head_width=WIDTH, base=BASE, scaling=YARN, arithmetic="float32")
-    for ours, want in zip(arm("exact", YARN), rope(rw.positions.of(torch.tensor([PLACES]))), strict=True):
+    for ours, want in zip(arm("exact", YARN), rope(rw.positions.explicit(torch.tensor([PLACES]))), strict=True):
         assert torch.equal(ours, want[0, 0])
 
 

@@ -22,7 +22,7 @@ def whole_pass(encoding: Encoding, backend: str):
 
     def run(tokens: Tensor, q: Tensor, k: Tensor, v: Tensor, *values: Tensor) -> Tensor:
         def inside() -> Tensor:
-            signal = encoding.at(positions.of(torch.tensor(PLACES), limit=LIMIT))
+            signal = encoding.at(positions.explicit(torch.tensor(PLACES), limit=LIMIT))
             turned = signal.rotate(q, "query"), signal.rotate(k, "key")
             out = attend(*turned, v, Score(signal, Rule()), backend=backend, strict=True)
             return torch.cat([few(signal.embed(tokens)), few(out)])

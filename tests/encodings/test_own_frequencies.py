@@ -40,7 +40,7 @@ def test_angles_far_out_are_those_of_the_decimals() -> None:
 def test_a_ladder_written_out_is_the_base() -> None:
     with mpmath.workdps(60):
         ladder = [mpmath.nstr(mpmath.mpf(10_000) ** (mpmath.mpf(-2 * i) / 16), 55) for i in range(8)]
-    x, at = torch.randn(1, 2, 5, 16), positions.of(torch.arange(5) + FAR - 10)
+    x, at = torch.randn(1, 2, 5, 16), positions.explicit(torch.arange(5) + FAR - 10)
     ropes = RoPE(head_width=16), RoPE(head_width=16, frequencies=ladder)
     want, got = (rope.at(at).rotate(x, "query") for rope in ropes)
     assert torch.equal(want, got)

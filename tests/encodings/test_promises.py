@@ -28,7 +28,7 @@ PLACES = torch.tensor([0, 1, 255, 256, 257, 2047, 8191, 65_535, 131_071, 2**20 -
 
 
 def tables(rope: RoPE) -> tuple[Tensor, Tensor, Tensor]:
-    at = positions.of(PLACES)
+    at = positions.explicit(PLACES)
     return rope.phases(at), *rope.at(at).q_table
 
 
@@ -88,7 +88,7 @@ def test_casts_change_nothing(cast: str) -> None:
 
 
 def test_a_bfloat16_sinusoid_is_rounded_once() -> None:
-    at = positions.of(PLACES[:9])
+    at = positions.explicit(PLACES[:9])
     exact = Sinusoidal(width=WIDTH)(at)
     embedded = Sinusoidal(width=WIDTH).to(torch.bfloat16).at(at).embed(torch.zeros(1, 9, WIDTH, dtype=torch.bfloat16))
     assert torch.equal(embedded, exact.to(torch.bfloat16))
@@ -133,7 +133,9 @@ def test_compiles_whole_and_at_most_twice_over_eight_lengths(row: Row) -> None:
 def test_inductor_keeps_the_phase_bit_for_bit() -> None:
     torch._dynamo.reset()
     rope = RoPE(head_width=128, base=500_000)
-    compiled = torch.compile(lambda index: (rope.phases(positions.of(index)), *rope.at(index).q_table), fullgraph=True)
+    compiled = torch.compile(
+        lambda index: (rope.phases(positions.explicit(index)), *rope.at(index).q_table), fullgraph=True
+    )
     got = compiled(PLACES)
     want = tables(rope)
     assert torch.equal(want[0], got[0])

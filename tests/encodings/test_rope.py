@@ -151,8 +151,8 @@ def test_no_longer_batch_mate_changes_a_row() -> None:
     """Dynamic scaling by the limit, not by what happens to be in the batch."""
     rope = RoPE(head_width=16, scaling=Dynamic(factor=2, trained=32))
     x = torch.randn(2, 1, 5, 16)
-    short = positions.of(torch.tensor([[1, 2, 3, 4, 5]]), limit=64)
-    both = positions.of(torch.tensor([[1, 2, 3, 4, 5], [50, 51, 52, 53, 54]]), limit=64)
+    short = positions.explicit(torch.tensor([[1, 2, 3, 4, 5]]), limit=64)
+    both = positions.explicit(torch.tensor([[1, 2, 3, 4, 5], [50, 51, 52, 53, 54]]), limit=64)
     assert torch.equal(rope.at(short).rotate(x[:1], "key"), rope.at(both).rotate(x, "key")[:1])
 
 

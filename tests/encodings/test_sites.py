@@ -127,7 +127,7 @@ def test_built_on_meta_and_filled(row: Row) -> None:
     filled = hollow.to_empty(device="cpu")
     filled.load_state_dict(fresh.state_dict(), strict=True)
     x = torch.randn(1, HEADS, 3, HEAD_WIDTH)
-    at = positions.of(torch.tensor([5, 900, 4000]), limit=LIMIT)
+    at = positions.explicit(torch.tensor([5, 900, 4000]), limit=LIMIT)
     assert torch.equal(fresh.at(at).rotate(x, "query"), filled.at(at).rotate(x, "query"))
     again = row.build(seed=0)
     torch.manual_seed(0)

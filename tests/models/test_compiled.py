@@ -13,7 +13,7 @@ from torch import Tensor
 from ropewalk import positions
 from ropewalk.models import Transformer, TransformerConfig, preset
 from ropewalk.models.presets import PRESETS
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 from tests.closeness import assert_close
 
 LENGTHS = (5, 9, 12, 17, 24, 33, 40, 47)
@@ -86,9 +86,9 @@ def test_presets_compile_whole_and_at_most_twice_over_eight_lengths(name: str, t
     model = small(name).train(training)
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager" if name == "gpt2" else "eager")
     compiled = torch.compile(model, backend=counter, fullgraph=True)
-    draw = Draw(torch.tensor([3, 4])) if training else None
+    dropout_key = DropoutKey(torch.tensor([3, 4])) if training else None
     for length in LENGTHS:
-        given: dict[str, Any] = {"draw": draw}
+        given: dict[str, Any] = {"dropout_key": dropout_key}
         if model.encoder is not None and model.decoder is not None:
             given["source"] = torch.randint(0, 50, (2, length + 3))
         tokens = torch.randint(0, 50, (2, length))

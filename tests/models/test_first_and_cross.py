@@ -70,7 +70,7 @@ def test_the_plan_and_the_cache_know_the_cross_encoding() -> None:
     memory = model.encode(torch.randint(50, (1, 8)))
     cache = model.cache(1, 8, limit=8, memory=memory)
     with pytest.raises(ValueError, match="rotated under plan"):
-        other(torch.randint(50, (1, 1)), positions.of(torch.zeros(1, 1, dtype=torch.int64), 8), cache=cache)
+        other(torch.randint(50, (1, 1)), positions.explicit(torch.zeros(1, 1, dtype=torch.int64), 8), cache=cache)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def small(**settings: Any) -> Transformer:
 )
 def test_bare_integers_are_positions(form: Any) -> None:
     model, index = small(), torch.tensor([[7, 8, 9, 20, 21]])
-    want = model(TOKENS, positions.of(index, limit=64))
+    want = model(TOKENS, positions.explicit(index, limit=64))
     assert torch.equal(model(TOKENS, form(index)), want)
     cache = model.cache(1, 8, limit=64)
     parts = [model(TOKENS[:, i : i + 1], form(index[:, i : i + 1]), cache=cache) for i in range(5)]
@@ -67,9 +67,9 @@ def test_tokens_without_rows() -> None:
 
 def test_lists_that_are_no_positions() -> None:
     with pytest.raises(ValueError, match=r"lists of equal length .*positions\.padded"):
-        positions.of([[0, 1], [0]])
+        positions.explicit([[0, 1], [0]])
     with pytest.raises(ValueError, match=r"positions are integers, got torch\.float32"):
-        positions.of([0.5, 1.0])
+        positions.explicit([0.5, 1.0])
     with pytest.raises(
         ValueError, match=r"write packed\(\[\[5, 7\]\]\) for one row of 2 documents, padded\(\[5, 7\]\)"
     ):

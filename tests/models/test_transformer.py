@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ropewalk import positions
 from ropewalk.models import PRESETS, Transformer, TransformerConfig, preset
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 from tests.closeness import assert_close
 from tests.encodings.rows import ROWS, Row
 
@@ -70,12 +70,12 @@ def test_meta_then_filled(name: str, tokens: Tensor) -> None:
 def test_activation_checkpointing(name: str, tokens: Tensor) -> None:
     """Blocks computed again in the backward pass, dropout on: the coins fall the same way."""
     model = Transformer(small(name, dropout={"residual": 0.2, "attention": 0.2, "embedding": 0.1})).train()
-    draw = Draw.for_step(seed=3, step=5, sample=torch.tensor([10, 11]))
-    want = gradients(model, tokens, partial(loss_of, draw=draw))
+    dropout_key = DropoutKey.for_step(seed=3, step=5, sample=torch.tensor([10, 11]))
+    want = gradients(model, tokens, partial(loss_of, dropout_key=dropout_key))
     for stack in (model.encoder, model.decoder):
         for block in stack.blocks if stack is not None else ():
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-    same(want, gradients(model, tokens, partial(loss_of, draw=draw)))
+    same(want, gradients(model, tokens, partial(loss_of, dropout_key=dropout_key)))
 
 
 def test_fsdp2_on_two_ranks() -> None:

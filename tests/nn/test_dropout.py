@@ -1,4 +1,4 @@
-"""Dropout's coins: a function of seed, step, sample and place, whatever the batch, the order or the rank."""
+"""Dropout masks: a function of seed, step, sample and place, whatever the batch, the order or the rank."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import torch
 from ropewalk import positions
 from ropewalk.attention import Rule, Score, attend, choose
 from ropewalk.encodings import ALiBi, NoPE
-from ropewalk.nn import Draw, Dropout
+from ropewalk.nn import Dropout, DropoutKey
 from tests.closeness import assert_close
 from tests.encodings.test_biases import NoFloat64
 
 
-def draw(samples: list[int], seed: int = 1, step: int = 2) -> Draw:
-    return Draw.for_step(seed, step, torch.tensor(samples))
+def dropout_key(samples: list[int], seed: int = 1, step: int = 2) -> DropoutKey:
+    return DropoutKey.for_step(seed, step, torch.tensor(samples))
 
 
-def coins(samples: list[int], at: positions.Positions, place: int = 0, **told: int) -> torch.Tensor:
+def masked(samples: list[int], at: positions.Positions, place: int = 0, **told: int) -> torch.Tensor:
     x = torch.ones(len(samples), at.shape[1], 32)
-    return Dropout(0.25, place)(x, draw(samples, **told), at)
+    return Dropout(0.25, place)(x, dropout_key(samples, **told), at)
 
 
 def test_the_rate_and_the_scale() -> None:
-    out = coins(list(range(64)), positions.plain(100, batch=64))
+    out = masked(list(range(64)), positions.plain(100, batch=64))
     assert out.unique().tolist() == pytest.approx([0.0, 1 / 0.75])
     assert (out == 0).float().mean().item() == pytest.approx(0.25, abs=0.003)
     for axis in ((0, 1), (0, 2), (1, 2)):  # no sample, position or feature is luckier than another
@@ -34,22 +34,22 @@ def test_the_rate_and_the_scale() -> None:
 
 def test_another_batch_another_order_another_shard_draw_the_same() -> None:
     at = positions.plain(20, batch=3)
-    whole = coins([7, 8, 9], at)
-    assert torch.equal(coins([9], positions.plain(20)), whole[2:])
+    whole = masked([7, 8, 9], at)
+    assert torch.equal(masked([9], positions.plain(20)), whole[2:])
     shuffle = torch.randperm(20)
-    assert torch.equal(coins([7, 8, 9], at.take(shuffle)), whole[:, shuffle])
+    assert torch.equal(masked([7, 8, 9], at.take(shuffle)), whole[:, shuffle])
 
 
 @pytest.mark.parametrize("change", [{"seed": 5}, {"step": 3}, {"place": 4}])
 def test_each_number_matters(change: dict) -> None:
     at = positions.plain(20)
-    one, other = coins([7], at), coins([7], at, **change)
+    one, other = masked([7], at), masked([7], at, **change)
     agree = (one == other).float().mean().item()
-    assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.08), "independent coins agree this often"
+    assert agree == pytest.approx(0.75**2 + 0.25**2, abs=0.08), "independent masks agree this often"
 
 
 def test_documents_of_one_row_draw_apart() -> None:
-    out = coins([3], positions.packed([[20, 20]]))
+    out = masked([3], positions.packed([[20, 20]]))
     assert not torch.equal(out[:, :20], out[:, 20:])
 
 
@@ -70,14 +70,16 @@ def test_attention_weights_tiled_and_dense_draw_the_same(monkeypatch: pytest.Mon
         torch.manual_seed(0)
         q, k, v = (torch.randn(3, heads, 20, 8, requires_grad=True) for heads in (4, 2, 2))
         signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-        out = attend(q, k, v, Score(signal, Rule(), dropout=dropout.of_weights(draw([4, 5, 6]), q)), backend=backend)
+        out = attend(
+            q, k, v, Score(signal, Rule(), dropout=dropout.of_weights(dropout_key([4, 5, 6]), q)), backend=backend
+        )
         (out * torch.randn_like(out)).sum().backward()
         found[backend] = [out.detach(), q.grad, k.grad, v.grad]
     for want, got in zip(*found.values(), strict=True):
         assert_close("dropped", want, got, 3e-6 * max(1.0, want.abs().max().item()))
     part = slice(2, 4)  # a rank with half the heads
     signal = ALiBi(heads=4).at(positions.packed([[12, 8], [20], [5]], width=20))
-    keep = dropout.of_weights(draw([4, 5, 6]), q)
+    keep = dropout.of_weights(dropout_key([4, 5, 6]), q)
     got = attend(q[:, part], k[:, 1:], v[:, 1:], Score(signal, Rule(), dropout=keep, first_head=2))
     assert_close("rank", found["eager"][0][:, part], got, 2e-6)
 
@@ -90,8 +92,8 @@ def test_without_a_draw_torchs_generator_decides() -> None:
     torch.manual_seed(3)
     assert torch.equal(once, torch.nn.functional.dropout(x, 0.25)), "the same numbers as torch's own"
     assert not torch.equal(once, other)
-    dropout.needs_draw = True
-    with pytest.raises(ValueError, match="pass draw=Draw"):
+    dropout.needs_key = True
+    with pytest.raises(ValueError, match="pass dropout_key=DropoutKey"):
         dropout(x, None, at)
 
 
@@ -132,11 +134,11 @@ def test_the_gradient_of_dropped_weights_is_that_of_the_same_mask(backend: str) 
 def test_attention_drops_by_integers_which_every_device_has() -> None:
     at, heads = positions.plain(40, start=100_000), torch.arange(3)[:, None, None]
     dropout = Dropout(0.3).train()
-    keep = dropout.of_weights(draw([5]), torch.empty(1, 3, 40, 8))
+    keep = dropout.of_weights(dropout_key([5]), torch.empty(1, 3, 40, 8))
     assert keep is not None
     with NoFloat64():
         chosen = keep.kept(slice(None), heads, at, at)
     segment, order = at.segment[:, None, :, None], at.order[:, None, :, None]
-    bits = dropout.bits(draw([5]), slice(None), segment, order, heads[None], at.order[:, None, None, :])
+    bits = dropout.bits(dropout_key([5]), slice(None), segment, order, heads[None], at.order[:, None, None, :])
     want = [Fraction(value % 2**64 >> 11, 2**53) >= Fraction(0.3) for value in bits.flatten().tolist()]
     assert chosen.flatten().tolist() == want

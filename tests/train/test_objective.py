@@ -14,9 +14,9 @@ from ropewalk import positions
 from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.models import Transformer, preset
 from ropewalk.models.config import TransformerConfig
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 from ropewalk.train import objective
-from ropewalk.train.objective import Learner, draw_of
+from ropewalk.train.objective import Learner, dropout_key_of
 
 SMALL = {"vocabulary": 53, "width": 32, "heads": 4, "head_width": 8, "key_heads": 4, "hidden": 64, "layers": 2}
 
@@ -129,16 +129,20 @@ def test_in_bfloat16_every_matrix_product_is(name: str) -> None:
     assert products.seen == {torch.bfloat16}
 
 
-def test_coins_depend_on_seed_step_and_sample_and_nothing_else() -> None:
+def test_dropout_masks_depend_on_seed_step_and_sample_and_nothing_else() -> None:
     config = TransformerConfig(**SMALL, dropout={"residual": 0.3})
     torch.manual_seed(0)
     model = Learner(config)
     batch = batch_for(model)
-    first = value(model, batch, draw=draw_of(batch, 7, 3))
-    assert first == value(model, batch, draw=draw_of(batch, 7, 3))
-    others = [draw_of(batch, 8, 3), draw_of(batch, 7, 4), draw_of(batch._replace(sample=batch.sample + 1), 7, 3)]
-    assert len({first, *(value(model, batch, draw=other) for other in others)}) == 4
-    assert isinstance(draw_of(batch, 2**32 - 1, 10**9), Draw)
+    first = value(model, batch, dropout_key=dropout_key_of(batch, 7, 3))
+    assert first == value(model, batch, dropout_key=dropout_key_of(batch, 7, 3))
+    others = [
+        dropout_key_of(batch, 8, 3),
+        dropout_key_of(batch, 7, 4),
+        dropout_key_of(batch._replace(sample=batch.sample + 1), 7, 3),
+    ]
+    assert len({first, *(value(model, batch, dropout_key=other) for other in others)}) == 4
+    assert isinstance(dropout_key_of(batch, 2**32 - 1, 10**9), DropoutKey)
 
 
 def test_an_untrained_model_knows_nothing() -> None:

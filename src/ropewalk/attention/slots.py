@@ -69,7 +69,7 @@ class Slots:
             index = "cache.next[:, None]" if new == 1 else f"cache.next[:, None] + torch.arange({new})"
             raise ValueError(
                 f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit. "
-                f"With a cache, say where the tokens are: at=positions.of({index}, limit={self.limit})"
+                f"With a cache, say where the tokens are: at=positions.explicit({index}, limit={self.limit})"
             )
 
     def advance(self, at: Positions) -> None:

@@ -29,7 +29,7 @@ from ropewalk.distributed import apply, torch_private
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.encodings import Signal
 from ropewalk.models import Transformer
-from ropewalk.nn import Attention, Draw
+from ropewalk.nn import Attention, DropoutKey
 from ropewalk.torch_private import cpu_attention
 
 
@@ -48,7 +48,7 @@ def attention_flops() -> dict[Any, Callable[..., int]]:
     return dict(zip(cpu_attention() or (), (_forward, _backward), strict=False))
 
 
-Loss = Callable[[Transformer, Batch, Draw, World], Tensor]
+Loss = Callable[[Transformer, Batch, DropoutKey, World], Tensor]
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _counted(
             memory.reset_mod_stats()
             apply.last(model, number == min(micro, 2) - 1)
             with apply.autocast(world, precision):
-                value = loss(model, batch, Draw(batch.sample), world)
+                value = loss(model, batch, DropoutKey(batch.sample), world)
             value.backward()
             del value
             if number == 0:
@@ -163,7 +163,9 @@ def _counted(
     )
 
 
-def fused_attention(q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
+def fused_attention(
+    q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, dropout_key: DropoutKey | None = None
+) -> Tensor:
     """As one kernel has it: its inputs, its output, a number a query, a mask where one is needed."""
     width = max(q.shape[-1], v.shape[-1])
     q, k, padded = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
@@ -241,8 +243,8 @@ def _batch(model: Transformer, rows: int, length: int, source_length: int) -> Ba
     return batch._replace(source=source, source_at=positions.plain(source_length, batch=rows))
 
 
-def _loss(model: Transformer, batch: Batch, draw: Draw, world: World) -> Tensor:
-    x = model.hidden(batch.tokens, batch.at, source=batch.source, source_at=batch.source_at, draw=draw)
+def _loss(model: Transformer, batch: Batch, dropout_key: DropoutKey, world: World) -> Tensor:
+    x = model.hidden(batch.tokens, batch.at, source=batch.source, source_at=batch.source_at, dropout_key=dropout_key)
     x, target = apply.share(model, world, x, batch.target)
     logits = model.output(x).float().flatten(0, -2)
     loss = F.cross_entropy(logits, target.flatten(), ignore_index=IGNORE, reduction="sum")

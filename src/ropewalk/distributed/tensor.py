@@ -46,7 +46,7 @@ def split(model: Transformer, mesh: DeviceMesh) -> None:
             _rows(mesh, module, "down")
             module.register_forward_pre_hook(_Entry(group), with_kwargs=True)
         elif isinstance(module, Dropout):
-            module.needs_draw = True
+            module.needs_key = True
 
 
 def check(model: Transformer, size: int) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ropewalk.overrides import WORDS_ELSEWHERE, BadConfig, Problem
 from ropewalk.plan import LayerPlan
-from ropewalk.positions import FARTHEST, Places, Positions, assert_known, known_range, of
+from ropewalk.positions import FARTHEST, Places, Positions, assert_known, explicit, known_range
 from ropewalk.settings import Settings
 
 Table = Any
@@ -160,8 +160,8 @@ class Encoding(nn.Module):
         k: the keys' own, when they are not the queries'. limit: what no position reaches; learned tables and scalings
         that depend on the length ask for it.
         """
-        queries = of(q, limit)
-        keys = queries if k is None else of(k, limit)
+        queries = explicit(q, limit)
+        keys = queries if k is None else explicit(k, limit)
         if self.claims.needs_limit and queries.limit != keys.limit:
             raise ValueError(
                 f"{self.config.kind} depends on the positions' limit: queries have {queries.limit}, keys {keys.limit}; "
@@ -190,7 +190,7 @@ class Encoding(nn.Module):
         if known is None:
             raise ValueError(
                 f"these positions declare no limit and the {self.config.kind} table ends at {longest:,} positions; "
-                f"declare one: positions.of(index, limit={longest}), or encoding.at(index, limit={longest})"
+                f"declare one: positions.explicit(index, limit={longest}), or encoding.at(index, limit={longest})"
             )
         if known[1] >= longest:
             declared = "comes" if at.limit == FARTHEST else f"may come (limit {at.limit:,})"

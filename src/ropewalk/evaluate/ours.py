@@ -63,7 +63,7 @@ class Ours:
             )
         model = self._with(scaling)
         device = model.tokens.weight.device
-        at = positions.of(torch.from_numpy(passage.positions)[None].to(device), int(passage.positions[-1]) + 1)
+        at = positions.explicit(torch.from_numpy(passage.positions)[None].to(device), int(passage.positions[-1]) + 1)
         tokens = torch.from_numpy(np.ascontiguousarray(passage.tokens))[None].to(device)
         first = len(passage.tokens) - passage.scored
         # What predicts token i is the vector at i - 1; what the last token predicts is not asked for.

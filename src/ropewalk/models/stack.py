@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ropewalk.attention import Cache, Rule
 from ropewalk.encodings import Encoding, build
 from ropewalk.models.config import Side, TransformerConfig
-from ropewalk.nn import MLP, AcrossHeads, Attention, Block, Core, Draw, Dropout, Residual, deepnorm, norm
+from ropewalk.nn import MLP, AcrossHeads, Attention, Block, Core, Dropout, DropoutKey, Residual, deepnorm, norm
 from ropewalk.positions import Positions
 
 
@@ -60,7 +60,7 @@ class Stack(nn.Module):
         memory: Tensor | None = None,
         memory_at: Positions | None = None,
         cache: Cache | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Tensor:
         signals = [encoding.at(at) for encoding in self.kinds]
         for signal in signals:
@@ -68,8 +68,8 @@ class Stack(nn.Module):
         if self.embedding_norm is not None:
             x = self.embedding_norm(x)
         numbers = range(self.first, self.first + len(self.blocks) + 1)
-        draws = [None if draw is None else draw.for_layer(number) for number in numbers]
-        x = self.dropout(x, draws[-1], at)
+        dropout_keys = [None if dropout_key is None else dropout_key.for_layer(number) for number in numbers]
+        x = self.dropout(x, dropout_keys[-1], at)
         looks = None if self.cross_encoding is None else self.cross_encoding.at(at, memory_at)
         for number, layer in enumerate(self.blocks):
             x = layer(
@@ -80,7 +80,7 @@ class Stack(nn.Module):
                 memory_signal=looks,
                 cache=None if cache is None else cache[number],
                 cross_cache=cache.cross[number] if cache is not None and cache.cross else None,
-                draw=draws[number],
+                dropout_key=dropout_keys[number],
             )
         return x if self.final_norm is None else self.final_norm(x)
 

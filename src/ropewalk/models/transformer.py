@@ -19,7 +19,7 @@ from ropewalk import positions
 from ropewalk.attention import Cache, LayerCache
 from ropewalk.models.config import TransformerConfig
 from ropewalk.models.stack import Stack, token_norm
-from ropewalk.nn import Core, Draw, Dropout
+from ropewalk.nn import Core, Dropout, DropoutKey
 from ropewalk.nn.activation import FUNCTIONS
 from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
@@ -104,12 +104,12 @@ class Transformer(nn.Module):
         *,
         attention_mask: Tensor | None = None,
         types: Tensor | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Memory:
         if self.encoder is None:
             raise ValueError("this model has no encoder (stack: decoder); call model(tokens)")
         where = _where(tokens, at, attention_mask)
-        return Memory(self.encoder(self.embed(tokens, types), where, draw=draw), where)
+        return Memory(self.encoder(self.embed(tokens, types), where, dropout_key=dropout_key), where)
 
     def hidden(
         self,
@@ -122,15 +122,15 @@ class Transformer(nn.Module):
         source_at: Places | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Tensor:
         """(B, L) tokens -> (B, L, D), what the output map reads. types: which text a token is of (BERT)."""
         where = _where(tokens, at, attention_mask, cache)
         self._refuse_unread(source=source, source_at=source_at, memory=memory, cache=cache)
         if self.decoder is None:
-            return self.encode(tokens, where, types=types, draw=draw).x
+            return self.encode(tokens, where, types=types, dropout_key=dropout_key).x
         if source is not None:
-            memory = self.encode(source, source_at, draw=draw)
+            memory = self.encode(source, source_at, dropout_key=dropout_key)
         if self.encoder is not None and memory is None and not (cache and cache.cross):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
         if cache is not None:
@@ -139,7 +139,9 @@ class Transformer(nn.Module):
         x, memory_at = (None, None) if memory is None else memory
         if memory_at is None and cache is not None and cache.cross:
             memory_at = cache.cross[0].read()[2]
-        return self.decoder(self.embed(tokens, types), where, memory=x, memory_at=memory_at, cache=cache, draw=draw)
+        return self.decoder(
+            self.embed(tokens, types), where, memory=x, memory_at=memory_at, cache=cache, dropout_key=dropout_key
+        )
 
     def _refuse_unread(
         self, *, source: Tensor | None, source_at: Places | None, memory: Memory | None, cache: Cache | None
@@ -175,13 +177,14 @@ class Transformer(nn.Module):
         source_at: Places | None = None,
         memory: Memory | None = None,
         cache: Cache | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Tensor:
         """(B, L) tokens -> (B, L, vocabulary), the logits of what stands there (encoder) or comes next (decoder).
 
         at: where the tokens are. Without it attention_mask says, (B, L) with 1 for a token and 0 for padding; without
-        that, each sequence is one text. draw: what dropout depends on in reproducible training; without it, torch's
-        generator decides. A model without an output map (`output: false`) answers with its last vectors, (B, L, D).
+        that, each sequence is one text. dropout_key: what dropout masks depend on in reproducible training; without it,
+        torch's generator decides. A model without an output map (`output: false`) answers with its last vectors,
+        (B, L, D).
         """
         x = self.hidden(
             tokens,
@@ -192,7 +195,7 @@ class Transformer(nn.Module):
             source_at=source_at,
             memory=memory,
             cache=cache,
-            draw=draw,
+            dropout_key=dropout_key,
         )
         return self.output(x) if self.config.output else x
 
@@ -314,7 +317,7 @@ def _where(
         hint = "tokens[None] for one text" if isinstance(tokens, Tensor) and tokens.ndim == 1 else "(B, L)"
         raise ValueError(f"tokens are a (B, L) tensor, a row for each text, got {given}; write {hint}")
     if at is not None and not isinstance(at, Positions):
-        at = positions.of(at, None if cache is None else cache.limit).to(tokens.device)
+        at = positions.explicit(at, None if cache is None else cache.limit).to(tokens.device)
     if attention_mask is None:
         return positions.plain(tokens.shape[1], batch=len(tokens), device=tokens.device) if at is None else at
     if at is not None:
@@ -322,6 +325,7 @@ def _where(
     if attention_mask.shape != tokens.shape:
         raise ValueError(
             f"attention_mask is {tuple(attention_mask.shape)}, tokens are {tuple(tokens.shape)}: one number a token, 0 "
-            "for padding. With a cache, pass where the new tokens are: at=positions.of(cache.next[:, None], limit=N)"
+            "for padding. With a cache, pass the positions of the new tokens: "
+            "at=positions.explicit(cache.next[:, None], limit=N)"
         )
     return positions.masked(attention_mask)

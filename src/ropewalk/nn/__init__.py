@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ropewalk.nn.attention import Attention, Core
 from ropewalk.nn.block import Block, Residual
-from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.dropout import Dropout, DropoutKey
 from ropewalk.nn.mlp import MLP
 from ropewalk.nn.norm import AcrossHeads, deepnorm, norm
 
-__all__ = ["MLP", "AcrossHeads", "Attention", "Block", "Core", "Draw", "Dropout", "Residual", "deepnorm", "norm"]
+__all__ = ["MLP", "AcrossHeads", "Attention", "Block", "Core", "Dropout", "DropoutKey", "Residual", "deepnorm", "norm"]

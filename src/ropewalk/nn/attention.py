@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ropewalk.attention import LayerCache, Rule, Score, WeightDropout, attend, weights
 from ropewalk.encodings import Signal
-from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.dropout import Dropout, DropoutKey
 from ropewalk.nn.initial import fill_linear
 from ropewalk.nn.linear import Linear
 
@@ -41,8 +41,10 @@ class Core(nn.Module):
         if self.sink is not None:
             nn.init.zeros_(self.sink)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, draw: Draw | None = None) -> Tensor:
-        return attend(q, k, v, self.score(q, signal, rule, self.dropout.of_weights(draw, q)))
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, dropout_key: DropoutKey | None = None
+    ) -> Tensor:
+        return attend(q, k, v, self.score(q, signal, rule, self.dropout.of_weights(dropout_key, q)))
 
     def weights(self, q: Tensor, k: Tensor, signal: Signal, rule: Rule) -> Tensor:
         """(B, H, L, S): what `forward` weighs values by, before dropout."""
@@ -145,7 +147,7 @@ class Attention(nn.Module):
         *,
         memory: Tensor | None = None,
         cache: LayerCache | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Tensor:
         if cache is not None and cache.fixed:
             q = self._query(self.project(x, x[:, :0])[0], signal)
@@ -156,7 +158,7 @@ class Attention(nn.Module):
             if cache is not None:
                 k, v, keys = cache.append(k, v, signal.q)
                 signal = signal.with_keys(keys, cache.slots.seen)
-        mixed = self.core(q, k, v, signal, rule, draw)
+        mixed = self.core(q, k, v, signal, rule, dropout_key)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def remember(self, memory: Tensor, signal: Signal) -> LayerCache:

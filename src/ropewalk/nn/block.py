@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ropewalk.attention import LayerCache, Rule
 from ropewalk.encodings import Signal
 from ropewalk.nn.attention import Attention
-from ropewalk.nn.dropout import Draw, Dropout
+from ropewalk.nn.dropout import Dropout, DropoutKey
 from ropewalk.nn.mlp import MLP
 from ropewalk.positions import Positions
 
@@ -38,14 +38,14 @@ class Residual(nn.Module):
         self.branch = norm() if placement in ("sandwich", "output") else None
         self.after = norm() if placement in ("post", "deep") else None
 
-    def added(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
+    def added(self, x: Tensor, sublayer: Sublayer, at: Positions, dropout_key: DropoutKey | None) -> Tensor:
         added = sublayer(x if self.before is None else self.before(x))
         added = added if self.branch is None else self.branch(added)
-        return self.dropout(added, draw, at) if self.dropout.active else added
+        return self.dropout(added, dropout_key, at) if self.dropout.active else added
 
-    def forward(self, x: Tensor, sublayer: Sublayer, at: Positions, draw: Draw | None) -> Tensor:
+    def forward(self, x: Tensor, sublayer: Sublayer, at: Positions, dropout_key: DropoutKey | None) -> Tensor:
         kept = x if self.alpha == 1 else self.alpha * x
-        total = kept + self.added(x, sublayer, at, draw)
+        total = kept + self.added(x, sublayer, at, dropout_key)
         return total if self.after is None else self.after(total)
 
     def extra_repr(self) -> str:
@@ -85,25 +85,25 @@ class Block(nn.Module):
         memory_signal: Signal | None = None,
         cache: LayerCache | None = None,
         cross_cache: LayerCache | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
     ) -> Tensor:
         at = signal.q
 
         def attend(x: Tensor) -> Tensor:
-            return self.attention(x, signal, rule, cache=cache, draw=draw)
+            return self.attention(x, signal, rule, cache=cache, dropout_key=dropout_key)
 
         if self.parallel:
-            attended = self.residual_attention.added(x, attend, at, draw)
-            return x + attended + self.residual_mlp.added(x, self.mlp, at, draw)
-        x = self.residual_attention(x, attend, at, draw)
+            attended = self.residual_attention.added(x, attend, at, dropout_key)
+            return x + attended + self.residual_mlp.added(x, self.mlp, at, dropout_key)
+        x = self.residual_attention(x, attend, at, dropout_key)
         if self.cross is not None and self.residual_cross is not None:
-            x = self.residual_cross(x, self._look(memory, memory_signal, cross_cache, draw), at, draw)
-        return self.residual_mlp(x, self.mlp, at, draw)
+            x = self.residual_cross(x, self._look(memory, memory_signal, cross_cache, dropout_key), at, dropout_key)
+        return self.residual_mlp(x, self.mlp, at, dropout_key)
 
     def _look(
-        self, memory: Tensor | None, signal: Signal | None, cache: LayerCache | None, draw: Draw | None
+        self, memory: Tensor | None, signal: Signal | None, cache: LayerCache | None, dropout_key: DropoutKey | None
     ) -> Sublayer:
         cross = self.cross
         if cross is None or signal is None:
             raise ValueError("this block looks at a memory: pass memory and its signal")
-        return lambda x: cross(x, signal, Rule(causal=False), memory=memory, cache=cache, draw=draw)
+        return lambda x: cross(x, signal, Rule(causal=False), memory=memory, cache=cache, dropout_key=dropout_key)

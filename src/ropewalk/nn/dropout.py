@@ -2,8 +2,8 @@
 
     keep(x) = hash(seed, step, sample, layer, place, position, feature) >= rate
 
-Given a `Draw`, a run that is resumed, cut into other batches or spread over other ranks drops the same features: none
-of these numbers changes. The hash is splitmix64's finisher, three rounds of it over exact integers. Without a draw,
+Given a `DropoutKey`, a run that is resumed, cut into other batches or spread over other ranks drops the same features:
+none of these numbers changes. The hash is splitmix64's finisher, three rounds of it over exact integers. Without a key,
 torch's generator decides, which is faster, and attention leaves it to torch's kernels.
 """
 
@@ -20,7 +20,7 @@ from ropewalk.attention import WeightDropout
 from ropewalk.positions import Positions
 
 
-class Draw(NamedTuple):
+class DropoutKey(NamedTuple):
     """What the dropout masks of one training step depend on, for runs that must be reproducible."""
 
     numbers: Tensor
@@ -28,13 +28,13 @@ class Draw(NamedTuple):
     tensor, because numbers of the host would be constants of a compiled graph, and every step another graph."""
 
     @classmethod
-    def for_step(cls, seed: int, step: int, sample: Tensor) -> Draw:
+    def for_step(cls, seed: int, step: int, sample: Tensor) -> DropoutKey:
         """sample: (B,) int64, the number of each sequence in the data, whatever batch or rank it is in."""
         mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + 0x94D049BB133111EB
         return cls(sample * 0x2545F4914F6CDD1D + _signed(mixed))
 
-    def for_layer(self, layer: int) -> Draw:
-        return Draw(self.numbers + _signed(_mixed(layer)))
+    def for_layer(self, layer: int) -> DropoutKey:
+        return DropoutKey(self.numbers + _signed(_mixed(layer)))
 
 
 class Dropout(nn.Module):
@@ -45,51 +45,51 @@ class Dropout(nn.Module):
         if not 0 <= rate < 1:
             raise ValueError(f"dropout {rate} must lie in [0, 1)")
         self.rate, self.place = rate, place
-        self.needs_draw = False
+        self.needs_key = False
         """Set where several ranks must drop the same features, which torch's generators would not do."""
 
     @property
     def active(self) -> bool:
         return self.training and self.rate > 0
 
-    def forward(self, x: Tensor, draw: Draw | None, at: Positions) -> Tensor:  # x (B, L, D)
+    def forward(self, x: Tensor, dropout_key: DropoutKey | None, at: Positions) -> Tensor:  # x (B, L, D)
         if not self.active:
             return x
-        if draw is None and not self.needs_draw:
+        if dropout_key is None and not self.needs_key:
             return F.dropout(x, self.rate)
         width = x.shape[-1]
         # A hash has bits for four features, sixteen each: it is what dropout costs.
         four = torch.arange(-(-width // 4), device=x.device)
-        bits = self.bits(draw, slice(None), at.segment[..., None], at.order[..., None], four)
+        bits = self.bits(dropout_key, slice(None), at.segment[..., None], at.order[..., None], four)
         share = math.ceil(self.rate * 2**16)
         dropped = bits.view(torch.int16)[..., :width] < share - 2**15
         return (x * (2**16 / (2**16 - share))).masked_fill(dropped, 0.0)
 
-    def of_weights(self, draw: Draw | None, q: Tensor) -> WeightDropout | None:
+    def of_weights(self, dropout_key: DropoutKey | None, q: Tensor) -> WeightDropout | None:
         """The same for the attention weights of queries (B, H, L, K): by head, query and key."""
         if not self.active:
             return None
-        any_mask = draw is None and not self.needs_draw
+        any_mask = dropout_key is None and not self.needs_key
         if any_mask:
             # For backends that compute a mask tile by tile, and again in the backward pass.
-            draw = Draw(torch.randint(2**62, (len(q),), device=q.device))
+            dropout_key = DropoutKey(torch.randint(2**62, (len(q),), device=q.device))
 
         def kept(sequences: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
             segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
-            bits = self.bits(draw, sequences, segment, order, head[None], k.order[:, None, None, :])
+            bits = self.bits(dropout_key, sequences, segment, order, head[None], k.order[:, None, None, :])
             return ((bits >> 11) & (2**53 - 1)) >= math.ceil(self.rate * 2**53)  # the top 53
 
         return WeightDropout(kept, 1 / (1 - self.rate), self.rate if any_mask else None)
 
-    def bits(self, draw: Draw | None, sequences: slice, *coordinates: Tensor) -> Tensor:
+    def bits(self, dropout_key: DropoutKey | None, sequences: slice, *coordinates: Tensor) -> Tensor:
         """64 random bits for each place. Coordinates broadcast; the first axis is that of these sequences."""
-        if draw is None:
+        if dropout_key is None:
             raise ValueError(
                 "under tensor parallelism all ranks must drop the same features: pass "
-                "draw=Draw.for_step(seed, step, sample), or call model.eval()"
+                "dropout_key=DropoutKey.for_step(seed, step, sample), or call model.eval()"
             )
         axes = max(c.ndim for c in coordinates) - 1
-        bits = draw.numbers[sequences].view(-1, *[1] * axes) + _signed(_mixed(START + self.place))
+        bits = dropout_key.numbers[sequences].view(-1, *[1] * axes) + _signed(_mixed(START + self.place))
         for coordinate in coordinates:
             bits = _mix(bits) + coordinate
         return _mix(bits)

@@ -31,7 +31,7 @@ from ropewalk.train.guard.faults import Fault, Watch
 from ropewalk.train.guard.signals import Signals
 from ropewalk.train.guard.watchdog import FIRST, STEP, Watchdog
 from ropewalk.train.metrics import Metrics
-from ropewalk.train.objective import Learner, draw_of
+from ropewalk.train.objective import Learner, dropout_key_of
 from ropewalk.train.optim import set_rates
 from ropewalk.train.plan.sizes import Sizes
 from ropewalk.train.progress import Progress
@@ -148,8 +148,8 @@ class Loop:
         for number, part in enumerate(parts):
             last(self.learner, number == len(parts) - 1)
             with autocast(self.world, self.config.precision):
-                draw = draw_of(part, self.config.seed, self.step)
-                loss = self.loss(part, draw=draw, smoothing=self.config.label_smoothing)
+                dropout_key = dropout_key_of(part, self.config.seed, self.step)
+                loss = self.loss(part, dropout_key=dropout_key, smoothing=self.config.label_smoothing)
             (loss / count).backward()
             total += loss.detach()
         finish(self.learner, self.world)
@@ -184,8 +184,8 @@ class Loop:
         with torch.no_grad():
             for part in parts:
                 with autocast(self.world, self.config.precision):
-                    draw = draw_of(part, self.config.seed, self.step)
-                    wrong = ~self.loss(part, draw=draw, each=True).isfinite().all(-1)
+                    dropout_key = dropout_key_of(part, self.config.seed, self.step)
+                    wrong = ~self.loss(part, dropout_key=dropout_key, each=True).isfinite().all(-1)
                 found += part.sample[wrong].tolist()
         self._reshard()
         return found if self.world.agree(bool(found)) else every

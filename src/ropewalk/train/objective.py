@@ -22,7 +22,7 @@ from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.distributed.apply import join, parallelise, share
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 from ropewalk.positions import Positions
 
 LOGITS = 1 << 26
@@ -45,12 +45,12 @@ class Learner(Transformer):
         *,
         source: Tensor | None = None,
         source_at: Positions | None = None,
-        draw: Draw | None = None,
+        dropout_key: DropoutKey | None = None,
         smoothing: float = 0.0,
         each: bool = False,
     ) -> Tensor:
         """The sum of the losses, a float32 number; each: those of the tokens, (B, L), 0 where nothing is asked."""
-        x = self.hidden(tokens, at, source=source, source_at=source_at, draw=draw)
+        x = self.hidden(tokens, at, source=source, source_at=source_at, dropout_key=dropout_key)
         shared = None if each else self.world
         if shared is not None:
             x, target = share(self, shared, x, target)
@@ -104,6 +104,6 @@ def loss_of_piece(
         return F.cross_entropy(cap * torch.tanh(logits / cap), target, **settings)
 
 
-def draw_of(batch: Batch, seed: int, step: int) -> Draw:
+def dropout_key_of(batch: Batch, seed: int, step: int) -> DropoutKey:
     """What the dropout masks of a step depend on."""
-    return Draw.for_step(seed, step, batch.sample)
+    return DropoutKey.for_step(seed, step, batch.sample)

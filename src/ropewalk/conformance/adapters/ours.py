@@ -157,7 +157,7 @@ class Ours:
         return attend(q, k, v, Score(signal, Rule(window=self.window)))
 
     def waves(self, built: Built, at: Tensor) -> tuple[Tensor, Tensor]:
-        table = built.encoding(places.of(at, self.limit))
+        table = built.encoding(places.explicit(at, self.limit))
         if self.spec.layout == "half":
             sin, cos = table.chunk(2, dim=-1)
             return cos, sin

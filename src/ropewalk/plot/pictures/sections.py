@@ -60,7 +60,7 @@ def _axes(sections: tuple[int, int, int], kind: str, base: float) -> list[int]:
     from ropewalk.encodings import RoPE
 
     rope = RoPE(head_width=2 * sum(sections), base=base, sections=sections, arrangement=kind)
-    phases = rope.phases(positions.of(torch.eye(3, dtype=torch.int64)[None], 2))[0]  # (3, pairs)
+    phases = rope.phases(positions.explicit(torch.eye(3, dtype=torch.int64)[None], 2))[0]  # (3, pairs)
     return [int((phases[:, pair] != 0).nonzero()[0]) for pair in range(phases.shape[1])]
 
 

@@ -18,7 +18,7 @@ from ropewalk.data.batch import Batch
 from ropewalk.distributed.fake import Measured, measure
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.models.config import TransformerConfig
-from ropewalk.nn import Draw
+from ropewalk.nn import DropoutKey
 from ropewalk.overrides import either
 from ropewalk.train.config import Recipe
 from ropewalk.train.objective import Learner
@@ -105,10 +105,10 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
     return Estimate(recipe, ranks, cut, count(model), found, device, step, compute, messages)
 
 
-def _loss(learner: Any, batch: Batch, draw: Draw, world: World) -> Tensor:
+def _loss(learner: Any, batch: Batch, dropout_key: DropoutKey, world: World) -> Tensor:
     learner.world = world
     source = {"source": batch.source, "source_at": batch.source_at}
-    return learner(batch.tokens, batch.at, batch.target, **source, draw=draw)
+    return learner(batch.tokens, batch.at, batch.target, **source, dropout_key=dropout_key)
 
 
 def seconds(found: Measured, device: Device, precision: str, mesh: MeshConfig) -> tuple[float, dict[str, float]]:
