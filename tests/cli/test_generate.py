@@ -144,7 +144,7 @@ class TestRefusals:
         copy = copied(checkpoint, tmp_path / "copy")
         (copy / "tokenizer.json").unlink()
         answer = ropewalk("generate", str(copy), "--prompt", "a")
-        assert (answer.code, "tokenizer.json: is not there" in answer.stderr) == (3, True)
+        assert (answer.code, "tokenizer.json: is missing" in answer.stderr) == (3, True)
 
     def test_nothing_there(self, ropewalk: Ropewalk) -> None:
         answer = ropewalk("generate", "nowhere", "--prompt", "a")

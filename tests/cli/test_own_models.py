@@ -148,7 +148,7 @@ def test_an_answer_without_a_start_token(ropewalk: Ropewalk, made: Callable[[str
     (tmp_path / "old" / "config.json").write_text(json.dumps(config))
     done = ropewalk("generate", "old", "--prompt", PROMPT)
     assert done.code == 3
-    assert "decoder_start_token_id is not there" in done.stderr
+    assert "decoder_start_token_id is missing" in done.stderr
 
 
 def test_a_directory_with_one_gguf_file(ropewalk: Ropewalk, made: Callable[[str], Run]) -> None:

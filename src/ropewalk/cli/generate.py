@@ -173,7 +173,7 @@ def _start(resolved: Resolved) -> int | None:
     keys = ("decoder_start_token_id", f"{resolved.model_type}.decoder_start_token_id")
     found = next((resolved.config[key] for key in keys if type(resolved.config.get(key)) is int), None)
     if found is None:
-        raise ValueError(f"{resolved.where}: {keys[0]} is not there; it says which token an answer begins with")
+        raise ValueError(f"{resolved.where}: {keys[0]} is missing; it says which token an answer begins with")
     return found
 
 

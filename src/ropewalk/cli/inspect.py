@@ -46,7 +46,7 @@ def inspect(
     engines: Annotated[
         str | None,
         typer.Option(
-            "--engines", metavar="NAMES", help="Compare only these engines: transformers5,transformers4,vllm,llama.cpp."
+            "--engines", metavar="NAMES", help="Compare only these engines, such as vllm,llama.cpp; else all."
         ),
     ] = None,
     against: Annotated[

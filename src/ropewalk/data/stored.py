@@ -92,5 +92,5 @@ class Documents:
                 file = self.folder / name
                 have = file.stat().st_size if file.is_file() else None
                 if have != size:
-                    state = "is not there" if have is None else f"has {have:,} bytes, {size:,} were written"
+                    state = "is missing" if have is None else f"has {have:,} bytes, {size:,} were written"
                     raise BadData(f"{file} {state}; prepare the data again, or copy it again from where it is whole")

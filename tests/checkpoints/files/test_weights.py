@@ -223,7 +223,7 @@ def test_a_directory_of_pickles_is_refused_with_the_way_out(tmp_path: Path, name
 
 
 def test_a_directory_without_weights_says_what_to_pass(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"model\.safetensors: is not there, nor"):
+    with pytest.raises(BadInput, match=r"model\.safetensors: is missing, and there"):
         open_weights(tmp_path)
     (tmp_path / "adapter_model.safetensors").touch()
     with pytest.raises(BadInput, match=r"pass the file that is meant: adapter_model\.safetensors"):

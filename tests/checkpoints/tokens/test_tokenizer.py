@@ -191,14 +191,14 @@ class TestStream:
 
 WRONG = [
     ({"model": "bert"}, r"tokenizer\.ggml\.model: is 'bert'; gpt2 and llama are read"),
-    ({"model": None}, r"tokenizer\.ggml\.model: is not there"),
+    ({"model": None}, r"tokenizer\.ggml\.model: is missing"),
     ({"model": 3}, r"tokenizer\.ggml\.model: is '3', not a name"),
     ({"pre": "nobody"}, r"tokenizer\.ggml\.pre: is 'nobody', an unknown pre-tokenizer; known: .*smollm"),
-    ({"pre": None}, r"tokenizer\.ggml\.pre: is not there"),
-    ({"merges": None}, r"tokenizer\.ggml\.merges: is not there"),
+    ({"pre": None}, r"tokenizer\.ggml\.pre: is missing"),
+    ({"merges": None}, r"tokenizer\.ggml\.merges: is missing"),
     ({"merges": ["h e", "e h"]}, r"tokenizer\.ggml\.merges: 'e h' joins what is not in the vocabulary"),
     ({"merges": ["h"]}, r"tokenizer\.ggml\.merges: 'h' joins"),
-    ({"tokens": None}, r"tokenizer\.ggml\.tokens: is not there"),
+    ({"tokens": None}, r"tokenizer\.ggml\.tokens: is missing"),
     ({"tokens": ["a", "b", "a"]}, r"tokenizer\.ggml\.tokens: holds 'a' twice"),
     ({"token_type": [1]}, r"tokenizer\.ggml\.token_type: is not 266 numbers"),
     ({"eos_token_id": 9999}, r"tokenizer\.ggml\.eos_token_id: is 9999; the vocabulary has 266 tokens"),
@@ -214,7 +214,7 @@ def test_a_wrong_vocabulary_is_refused(changes: dict[str, Any], says: str) -> No
 
 
 def test_scores_are_needed() -> None:
-    with pytest.raises(BadInput, match=r"tokenizer\.ggml\.scores: is not there"):
+    with pytest.raises(BadInput, match=r"tokenizer\.ggml\.scores: is missing"):
         made(sentencepiece(scores=None))
 
 
@@ -275,7 +275,7 @@ class TestDirectory:
 
     def test_without_tokenizer_json(self, directory: Path) -> None:
         (directory / "tokenizer.json").rename(directory / "tokenizer.model")
-        with pytest.raises(BadInput, match=r"tokenizer\.json: is not there; tokenizer\.model alone .*save_pretrained"):
+        with pytest.raises(BadInput, match=r"tokenizer\.json: is missing; tokenizer\.model alone .*save_pretrained"):
             from_directory(directory)
 
     @pytest.mark.parametrize("data", ["", "{}", "[]", '{"model": {"type": "BPE"}}', '{"version": "1.0", "model": 3}'])

@@ -175,8 +175,10 @@ def _open_directory(directory: Path) -> Weights:
             raise BadInput(file, "content", sniff.PICKLE, sniff.CONVERT)
     files = sorted(file.name for ending in ("*.safetensors", "*.gguf") for file in directory.glob(ending))
     if files:
-        raise BadInput(directory, SINGLE, "is not there", f"pass the file that is meant: {plain(', '.join(files))}")
-    raise BadInput(directory, SINGLE, "is not there, nor an index of shards, nor a .gguf", "fetch the weights too")
+        raise BadInput(directory, SINGLE, "is missing", f"pass the file that is meant: {plain(', '.join(files))}")
+    raise BadInput(
+        directory, SINGLE, "is missing, and there is no index of shards and no .gguf file", "fetch the weights too"
+    )
 
 
 def _there(path: Path) -> bool:

@@ -135,7 +135,7 @@ def _sentencepiece(keys: TokenizerKeys, vocabulary: dict[str, int], types: Seque
 
     scores = keys.numbers("scores", len(vocabulary))
     if not scores:
-        raise keys.wrong("scores", "is not there, and says which tokens are joined first")
+        raise keys.wrong("scores", "is missing; it says which tokens are merged first")
     unknown = keys.number("unknown_token_id", len(vocabulary), 0)
     prefix = keys.flag("add_space_prefix", True)
     inner = Tokenizer(
@@ -197,7 +197,7 @@ class TokenizerKeys:
     def text(self, name: str) -> str:
         value = self._get(name, str, "a name")
         if value is None:
-            raise self.wrong(name, "is not there, and says what kind of tokenizer this is")
+            raise self.wrong(name, "is missing; it says what kind of tokenizer this is")
         return value
 
     def flag(self, name: str, otherwise: bool) -> bool:
@@ -214,7 +214,7 @@ class TokenizerKeys:
     def strings(self, name: str) -> list[str]:
         values = self._get(name, list, "a list") or []
         if not values or not all(isinstance(value, str) for value in values):
-            raise self.wrong(name, "is not there or not a list of strings")
+            raise self.wrong(name, "is missing or not a list of strings")
         return values
 
     def numbers(self, name: str, count: int) -> list[Any]:

@@ -148,7 +148,7 @@ def from_directory(path: str | os.PathLike[str]) -> Tokenizer:
     if not file.is_file():
         there = [name for name in ("tokenizer.model", "vocab.json", "vocab.txt") if (directory / name).is_file()]
         also = f"; {there[0]} alone does not say how text is tokenized" if there else ""
-        raise BadInput(directory, "tokenizer.json", f"is not there{also}", CONVERT)
+        raise BadInput(directory, "tokenizer.json", f"is missing{also}", CONVERT)
     data = read_bytes(file, MOST_BYTES)
     inner = _guarded(lambda: Inner.from_buffer(data), str(file))
     return Tokenizer(inner, _ends(directory, inner), str(file))
