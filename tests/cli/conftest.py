@@ -99,3 +99,14 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.manual_seed(0)
     transformers.LlamaForCausalLM(config).save_pretrained(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that `ropewalk train decoder --fast` leaves: checkpoints of steps 1 and 2, and an export."""
+    from ropewalk.cli.recipes import located
+    from ropewalk.overrides import load
+    from ropewalk.train.config import Recipe
+    from ropewalk.train.fast import fast
+
+    return fast(load(Recipe, located("decoder")), tmp_path_factory.mktemp("trained") / "run").out

@@ -41,7 +41,7 @@ def test_every_help_ends_in_examples_of_its_own(ropewalk: Ropewalk, name: str, e
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=" ".join)
 @pytest.mark.usefixtures("recipe", "cable")
-def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path) -> None:
+def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path, trained: Path) -> None:
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     Path("texts").mkdir()
@@ -50,6 +50,7 @@ def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: 
         signs = "".join(random.Random(number).choices(string.ascii_letters + string.digits, k=256))
         Path("texts", f"{number}.txt").write_text(signs[:216] + signs[:40] + signs, encoding="utf-8")
     Path("MODEL").symlink_to(checkpoint)
+    Path("RUN").symlink_to(trained)
     if example[:2] == ("data", "show"):
         sample("text", "prepared")
     Path("config.json").symlink_to(checkpoint / "config.json")

@@ -1,7 +1,8 @@
 """A checkpoint of one world read in another: python -m tests.train.worlds_run [--steps 50] prints the differences.
 
 moved: tensors that are not bit for bit the same after a way through another mesh. losses: of a run that was begun on
-two ranks and resumed on others, relative to the run that stayed, the largest over so many steps.
+two ranks and resumed on others, relative to the run that stayed, the largest over so many steps. read: tensors that one
+process reads otherwise from the last checkpoint than the ranks wrote them into the export.
 """
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ def moved(folder: Path, muon: bool) -> dict[str, Any]:
     return said
 
 
-def resumed(folder: Path, steps: int) -> dict[str, float]:
+def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[str]]]:
+    from safetensors.torch import load_file
+
+    from ropewalk.train.checkpoint.saved_model import export_run
     from ropewalk.train.run import train
 
     def run(out: Path, ranks: int, until: int | None, **mesh: int) -> None:
@@ -119,7 +123,7 @@ def resumed(folder: Path, steps: int) -> dict[str, float]:
     whole = folder / "whole"
     run(whole, 2, None)
     wanted = small_recipe.losses(whole)
-    said = {}
+    said, read = {}, {}
     for name, ranks, mesh in (("1", 1, {}), ("4", 4, {}), ("TP 2", 2, {"tp": 2}), ("CP 2", 2, {"cp": 2})):
         out = folder / f"on {name}"
         run(out, 2, 4)
@@ -127,7 +131,11 @@ def resumed(folder: Path, steps: int) -> dict[str, float]:
         got = small_recipe.losses(out)
         assert sorted(got) == sorted(wanted)
         said[f"2 to {name}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
-    return said
+        export_run(out, alone := folder / f"alone {name}")
+        together, one = (load_file(each / "model.safetensors") for each in (out / "export", alone))
+        assert one.keys() == together.keys()
+        read[f"2 to {name}"] = [key for key in one if not torch.equal(one[key], together[key])]
+    return said, read
 
 
 def main() -> int:
@@ -139,10 +147,12 @@ def main() -> int:
     forked.warm()
     with tempfile.TemporaryDirectory(prefix="ropewalk-worlds-") as made:
         folder = Path(made)
+        losses, read = resumed(folder, given.steps)
         said = {
             "moved": moved(folder, False),
             "moved, Muon": moved(folder, True),
-            "losses": resumed(folder, given.steps),
+            "losses": losses,
+            "read": read,
         }
     print(json.dumps(said))
     return 0

@@ -1,9 +1,11 @@
-"""`ropewalk export`: a checkpoint in the format another engine loads, proven equal to what it was made from."""
+"""`ropewalk export`: a checkpoint in the format another engine loads, proven equal to what it was made from; and models
+out of a run's checkpoints."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +14,9 @@ from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded
 EPILOG = examples(
     "ropewalk export MODEL --format hf exported",
     "ropewalk export MODEL --format hf smaller --dtype bfloat16 --json",
+    "ropewalk export RUN exported                  # a run of `ropewalk train`, stopped or finished",
+    "ropewalk export RUN mean --average 2          # the mean of its last two checkpoints",
+    "ropewalk export RUN first.gguf --format gguf --step 1",
 )
 
 
@@ -28,11 +33,25 @@ class Stored(StrEnum):
 
 @guarded
 def export(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="A model's directory, a .gguf file, or a run of `ropewalk train`.")
+    ],
     out: Annotated[str, typer.Argument(metavar="OUT", help="Write this directory or file; it must not exist.")],
     format: Annotated[
-        Form, typer.Option(help="Write hf, a directory for transformers, or gguf, a file for llama.cpp.")
-    ],
+        Form | None,
+        typer.Option(
+            help="Write hf, a directory for transformers, or gguf, a file for llama.cpp. Needed unless PATH is a run, "
+            "which is written as it writes itself at its end."
+        ),
+    ] = None,
+    step: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Take a run's checkpoint of this step; the default is the newest."),
+    ] = None,
+    average: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="K", help="Take the mean of a run's last K checkpoints, up to --step if given."),
+    ] = None,
     dtype: Annotated[
         Stored | None,
         typer.Option(help="Store weights in this dtype; the default is the source's, or float32 for a quantized one."),
@@ -41,24 +60,50 @@ def export(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert a checkpoint to another format, and prove the result equal.
+    """Convert a checkpoint to another format, and prove the result equal; or write the model of a run that was stopped.
 
     What was written is read back, and its positions and logits compared with the source's, before it is put at OUT.
     Where they differ nothing is written and the exit code is 1. The source is never changed, and an existing OUT is
     never overwritten. Positions that the other format cannot express are refused (3). Chat templates, special
     tokens, license and sampling defaults are kept; what the other format has no place for is named.
-    """
-    from ropewalk.checkpoints.export.convert import NotProven
-    from ropewalk.checkpoints.export.convert import export as exported
 
+    Of a run (runs/NAME), finished or not, one checkpoint is written or the mean of several, by one process whatever
+    the mesh of the run. A checkpoint is verified before it is read.
+    """
+    from ropewalk.checkpoints.export.prove import NotProven
+    from ropewalk.checkpoints.files.run_folder import has_export, is_run
+    from ropewalk.checkpoints.files.sniff import kind_of, meant
+
+    place, chosen, form = Path(path), (step, average) != (None, None), None if format is None else format.value
+    options: dict[str, Any] = {"dtype": dtype and dtype.value, "kinds": allow_kind or ()}
+    # With a format and nothing chosen, a run stands for its export as everywhere.
+    of_run = is_run(place) and (chosen or form is None or not has_export(place))
+    if not of_run:
+        kind_of(meant(place))
+        if chosen:
+            raise typer.BadParameter(
+                f"{path} is no run of `ropewalk train`: --step and --average choose of its checkpoints"
+            )
+        if form is None:
+            raise typer.BadParameter("--format is missing: write --format hf or --format gguf")
+    elif form is None and dtype is not None:
+        raise typer.BadParameter("--dtype goes with --format; without it weights are written as they were trained")
     try:
-        proof = exported(path, out, format=format.value, dtype=dtype and dtype.value, kinds=allow_kind or ())
+        if of_run:
+            from ropewalk.train.checkpoint.saved_model import export_run
+
+            done: Any = export_run(place, Path(out), step=step, average=average or 1, format=form, **options)
+        else:
+            from ropewalk.checkpoints.export.convert import export as exported
+
+            assert form is not None
+            done = exported(path, out, format=form, **options)
     except NotProven as error:
         say_error(f"{path}: {error}; nothing was kept")
         raise typer.Exit(WRONG) from None
     if json:
-        write_json({"path": path, "out": out, "format": format.value, **proof.to_dict()})
+        write_json({"path": path, "out": out, "format": form, **done.to_dict()})
     elif quiet:
         write(out)
     else:
-        write(f"{out}\n{proof}")
+        write(f"{out}\n{done}")

@@ -16,6 +16,7 @@ from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
 from ropewalk.overrides import read
+from ropewalk.train.checkpoint.saved_model import TOKENIZER
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.run import LAUNCH, Result, train
 
@@ -37,7 +38,8 @@ def clear(out: Path) -> None:
     """Removes the fast run that was here before; anything else stays, and is an error."""
     if not out.exists():
         return
-    known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock", LAUNCH}
+    known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock"}
+    known |= {TOKENIZER, LAUNCH}
     strange = sorted(path.name for path in out.iterdir() if path.name not in known) if out.is_dir() else [out.name]
     recipe = out / "recipe.yaml"
     if strange or (any(out.iterdir()) and (not recipe.is_file() or _steps(recipe) != STEPS)):

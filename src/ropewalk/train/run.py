@@ -2,6 +2,7 @@
 
 RUN/recipe.yaml      what was run, every default written out
 RUN/metrics.jsonl    what happened
+RUN/tokenizer.json   of its data, where that is text
 RUN/checkpoints/     the last few states, each whole and verified
 RUN/export/          the model, when it is done
 """
@@ -10,9 +11,11 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +26,10 @@ from ropewalk.data.open import Data, open_data
 from ropewalk.distributed.world import World
 from ropewalk.encodings import compile_rotations
 from ropewalk.models.config import TransformerConfig
+from ropewalk.train.checkpoint import saved_model
+from ropewalk.train.checkpoint.manifest import digest
 from ropewalk.train.checkpoint.model_directory import write_model
-from ropewalk.train.checkpoint.store import Checkpoints
+from ropewalk.train.checkpoint.store import Checkpoints, sync
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.guard.drift import check_drift
 from ropewalk.train.guard.faults import Watch
@@ -103,6 +108,10 @@ def _train(
             out / "checkpoints", world, keep=config.save.keep, lease=lease, asynchronous=config.save.asynchronous
         )
         facts = {"recipe": written, "data": data.fingerprint, "versions": versions()}
+        mask = data.mask if recipe.model.stack == "encoder" else None
+        # Sequences are filled up with the end token.
+        trained = Trained(cut.length, data.source_length, data.start, data.end, mask=mask, pad=data.end)
+        world.on_first(lambda: keep_tokenizer(data.tokenizer, out))
         found = checkpoints.newest() if resume else None
         drift = [] if found is None else check_drift(found.state, facts, allow=allow_drift)
         model = learner(
@@ -119,6 +128,7 @@ def _train(
         if found is not None:
             watchdog.beat(0, "loading")
             done = restore(found, checkpoints, model, made, watch)
+        aside = world.on_first(lambda: set_aside(out / "export")) if 0 < done.step < cut.steps else None
         if until is not None:
             signals.stop_after(until)
         if first:
@@ -129,12 +139,14 @@ def _train(
         ):
             loop = Loop(
                 config, cut, data, world, model, made, checkpoints, watch, signals, watchdog, progress, metrics,
-                facts=facts, **done._asdict(),
+                facts=facts | saved_model.facts(trained, data.tokenizer), **done._asdict(),
                 flops=step_flops(recipe.model, cut.rows, cut.length, data.source_length),
                 peak=gemm_peak(config.precision, world.device) if shown else None,
             )  # fmt: skip
             if resume:
                 progress.say(f"continues from {found.folder}" if found else f"no checkpoint in {out}: begins at step 1")
+            if aside is not None:
+                progress.say(f"{out / 'export'} is of a step before: it is {aside} now")
             if drift:
                 loop.event("drift", "\n  ".join(["continues, with these differences:", *drift]), differences=drift)
             if not data.rows("valid"):
@@ -148,7 +160,6 @@ def _train(
             finished = loop.run()
         export = None
         if finished:
-            trained = Trained(cut.length, data.source_length, data.start, data.end)
             export = write_model(model, out / "export", world, trained, tokenizer=data.tokenizer)
         return Result(out, loop.step, cut.steps, loop.valid, export, signals.received)
 
@@ -189,6 +200,26 @@ def claim(out: Path, resume: bool, launch: str) -> None:
         )
     out.mkdir(parents=True, exist_ok=True)
     (out / LAUNCH).write_text(launch, encoding="utf-8")
+
+
+def keep_tokenizer(tokenizer: Path | None, out: Path) -> None:
+    """The tokenizer of the data beside the checkpoints: the data may be gone when a model is wanted."""
+    kept = out / saved_model.TOKENIZER
+    if tokenizer is None or (kept.is_file() and digest(kept) == digest(tokenizer)):
+        return
+    partial = kept.with_name(f"{kept.name}.partial")
+    shutil.copyfile(tokenizer, partial)
+    sync(partial)
+    partial.replace(kept)
+    sync(out)
+
+
+def set_aside(export: Path) -> Path | None:
+    """The model of a run that goes on is not the run's any more, and is not taken for it."""
+    if not export.exists():
+        return None
+    aside = next(path for n in count(1) if not (path := export.with_name(f"{export.name}-{n}")).exists())
+    return export.rename(aside)
 
 
 def versions() -> dict[str, str]:

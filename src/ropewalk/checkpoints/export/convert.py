@@ -3,16 +3,13 @@
     export("SmolLM2.gguf", "SmolLM2-hf", format="hf")                      what transformers loads
     export("SmolLM2-hf", "SmolLM2.gguf", format="gguf", dtype="float16")   what llama.cpp loads
 
-What is at OUT is whole and proven, or there is no OUT: a run that is killed leaves a hidden `.OUT.*.partial` behind.
-The source is opened for reading alone and must be the same at the end as at the start.
+What is at OUT is whole and proven, or there is no OUT. The source is opened for reading alone and must be the same at
+the end as at the start.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.export import prove
+from ropewalk.checkpoints.export import place, prove
 from ropewalk.checkpoints.export.prove import NotProven, Proof
 from ropewalk.checkpoints.export.vocabulary import compare as compare_tokenizers
 from ropewalk.checkpoints.export.vocabulary import compare_about
@@ -50,18 +47,12 @@ def export(
     if dtype is not None and dtype not in WRITTEN:
         raise ValueError(f"dtype {dtype!r} is not written; there are {', '.join(WRITTEN)}")
     source = open_checkpoint(path, kinds)
-    target = _free(Path(out), source, format)
+    target = place.free(Path(out), source.path, format)
     stamps = Stamps.of(source)
-    partial = _partial(target)
-    try:
-        stored, change = _write(source, partial / target.name, format, dtype)
-        made = partial / target.name
+    with place.beside(target) as made:
+        stored, change = _write(source, made, format, dtype)
         proof = _prove(source, made, stored, change, dtype)
         stamps.check(source)
-        _synced(made)
-        _put(made, target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return proof
 
 
@@ -138,57 +129,6 @@ def _prove(
 def _layout(checkpoint: Checkpoint) -> str:
     found = dict.fromkeys(layer.layout for layer in checkpoint.resolved.plan.layers if layer.layout is not None)
     return " and ".join(found) or "-"
-
-
-def _free(out: Path, source: Checkpoint, format: Form) -> Path:
-    """The place to write to, which is nobody's yet and not part of the source."""
-    target = Path(os.path.abspath(out))
-    if os.path.lexists(target):
-        raise ValueError(f"{out} already exists and is not overwritten; give another name, or remove it")
-    if not target.parent.is_dir():
-        raise ValueError(f"{out.parent} is not a directory; make it first: mkdir -p {out.parent}")
-    real, home = target.parent.resolve() / target.name, source.path.resolve()
-    if real == home or (home.is_dir() and real.is_relative_to(home)):
-        raise ValueError(f"{out} is inside the source {source.path}, which is never written to; give another place")
-    if format == "gguf" and target.suffix != ".gguf":
-        raise ValueError(f"{out}: a GGUF file must end in .gguf; write {out}.gguf")
-    if format == "hf" and target.suffix in (".gguf", ".safetensors"):
-        raise ValueError(f"{out} is the name of a file, and hf is a directory; write {out.with_suffix('')}")
-    return target
-
-
-def _partial(target: Path) -> Path:
-    """A hidden directory beside the target, on its disk, which nobody else has."""
-    return Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial"))
-
-
-def _synced(made: Path) -> None:
-    """Names and contents are on the disk before they are put in place."""
-    for path in [*sorted(made.rglob("*")), made] if made.is_dir() else [made]:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _put(made: Path, target: Path) -> None:
-    if made.is_dir():
-        if os.path.lexists(target):
-            raise ValueError(f"{target} was created by something else during the export; give another name")
-        made.rename(target)
-    else:
-        try:
-            os.link(made, target)  # unlike a rename, never over what has come to be there
-        except FileExistsError:
-            raise ValueError(f"{target} was created by something else during the export; give another name") from None
-        except OSError:  # a disk without links
-            made.rename(target)
-    handle = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.files.run_folder import EXPORT, has_export, not_a_model
 
 FileKind = Literal["safetensors", "gguf", "json", "directory"]
 
@@ -84,14 +85,19 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
 
 
 def meant(path: str | os.PathLike[str]) -> Path:
-    """What a directory without a config.json stands for: the one .gguf in it, or the model that a run exported."""
+    """What a directory without a config.json stands for: the one .gguf in it, or the model that a run exported. A run
+    that has not exported one yet is refused with what to type."""
     place = Path(path)
     if not place.is_dir() or (place / "config.json").exists():
         return place
     files = sorted(place.glob("*.gguf"))
     if len(files) == 1:
         return files[0]
-    return place / "export" if (place / "export" / "config.json").is_file() else place
+    if has_export(place):
+        return place / EXPORT
+    if (wrong := not_a_model(place)) is not None:
+        raise wrong
+    return place
 
 
 def _kind(head: bytes, path: Path, size: int) -> FileKind:

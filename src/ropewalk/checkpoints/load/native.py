@@ -22,6 +22,8 @@ from ropewalk.encodings.rope import RoPE
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.scaling import to_hf, to_hf_v4
 
+NOT_A_LLAMA = "it is not a Llama ({}), and ropewalk writes models of its own for other engines only as Llamas"
+
 
 class Trained(NamedTuple):
     """What a model's training says of its texts."""
@@ -33,6 +35,10 @@ class Trained(NamedTuple):
     start: int | None = None
     """The token that begins every text; of an encoder-decoder, what it writes."""
     end: int | None = None
+    mask: int | None = None
+    """What an encoder reads in place of a token that is asked for."""
+    pad: int | None = None
+    """What fills a sequence up, where no attention goes."""
 
 
 def describe(config: TransformerConfig, trained: Trained) -> dict[str, Any]:
@@ -40,6 +46,7 @@ def describe(config: TransformerConfig, trained: Trained) -> dict[str, Any]:
     start, end = trained.start, trained.end
     ends = {"bos_token_id": start, "eos_token_id": end}
     if why_not_llama(config) is not None or not isinstance(encoding := config.encoding, RoPE.Config):
+        ends |= {"mask_token_id": trained.mask, "pad_token_id": trained.pad}
         if config.stack == "encoder-decoder":
             ends |= {"decoder_start_token_id": start, "trained_source_length": trained.source_length}
         said = {key: value for key, value in ends.items() if value is not None}
@@ -83,7 +90,7 @@ def named(config: TransformerConfig, ours: str) -> Source:
 def not_exported(path: Path, kinds: Collection[str]) -> BadInput:
     """Why a model of our own is not written in another form."""
     why = why_not_llama(config_in(path / "config.json", kinds))
-    problem = f"it is not a Llama ({why}), and ropewalk writes models of its own for other engines only as Llamas"
+    problem = NOT_A_LLAMA.format(why)
     if why is None:
         problem = "its tensors have ropewalk's own names, and `ropewalk train` writes a Llama as such from the start"
     return BadInput(path / "config.json", "model_type", problem, "ropewalk.load and ropewalk generate read it as it is")

@@ -70,14 +70,19 @@ def is_native(path: Path) -> bool:
 
 
 def config_in(file: Path, kinds: Collection[str] = ()) -> TransformerConfig:
-    """The config in a config.json that says `model_type: ropewalk`. kinds: of other packages, to be imported where it
-    names them; it alone has nothing imported."""
+    """The config in a config.json that says `model_type: ropewalk`."""
+    return config_of(read_json(file).get("model"), file, kinds)
+
+
+def config_of(said: Any, file: Path, kinds: Collection[str] = ()) -> TransformerConfig:
+    """The config that a file says. kinds: of other packages, to be imported where it names them; it alone has nothing
+    imported."""
     from ropewalk.encodings.find import ALLOWED, NotAllowed
     from ropewalk.models import TransformerConfig
 
     allowed = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     try:
-        return TransformerConfig.model_validate(read_json(file).get("model"), context={ALLOWED: allowed})
+        return TransformerConfig.model_validate(said, context={ALLOWED: allowed})
     except ValidationError as error:
         every = [(detail, detail.get("ctx", {}).get("error")) for detail in error.errors()]
         outside = {cause.kind: None for _, cause in every if isinstance(cause, NotAllowed)}

@@ -91,7 +91,7 @@ def write_tokenizer(file: Path, out: Path, stack: str, trained: Trained) -> None
     from tokenizers import Tokenizer, processors
 
     words = Tokenizer.from_file(str(file))
-    ids = {"bos_token": trained.start, "eos_token": trained.end}
+    ids = {"bos_token": trained.start, "eos_token": trained.end, "mask_token": trained.mask, "pad_token": trained.pad}
     names = {name: words.id_to_token(number) for name, number in ids.items() if number is not None}
     start = [] if stack == "encoder-decoder" else [name for name in ("bos_token",) if name in names]
     end = [] if stack == "decoder" else [name for name in ("eos_token",) if name in names]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Collection
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,11 @@ class RestrictedReader(FileSystemReader):
         self.folder, self.files = folder, frozenset(files)
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        return self.contents
+
+    @cached_property
+    def contents(self) -> Metadata:
+        """The table of all tensors, read once."""
         file = self.folder / METADATA
         if METADATA not in self.files:
             raise Broken(file, "is not in the manifest")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import uuid
 import warnings
@@ -28,6 +27,7 @@ from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.optim import Optimizer
 
 from ropewalk import crash
+from ropewalk.checkpoints.files.run_folder import committed
 from ropewalk.distributed.ranks import Ranks
 from ropewalk.system import tell
 from ropewalk.train.checkpoint import manifest, recorded_writer, tensors
@@ -52,7 +52,6 @@ POINTS = (
 )
 STATE = "state.json"
 MAKE_ROOM = "Make room; if the run has ended by then, continue with --resume"
-COMMITTED = re.compile(r"step-(\d{8,})(\.replaced)?")
 # What torch's container adds to a tensor, and what the rest of a checkpoint takes.
 PER_TENSOR, BESIDE = 2 << 10, 256 << 10
 
@@ -127,7 +126,7 @@ class Checkpoints:
     def verified(self) -> Iterator[Found]:
         """Those that are whole, newest first; skipped ones are named on stderr, with the file that is wrong."""
         self.wait()
-        for step, folder in reversed(self.ranks.on_first(self._committed)):
+        for step, folder in reversed(self.ranks.on_first(lambda: committed(self.folder))):
             try:
                 held = self.ranks.on_first(lambda folder=folder: manifest.read(folder))
                 if held.step != step:
@@ -149,7 +148,7 @@ class Checkpoints:
         reader = RestrictedReader(found.folder, found.manifest.files)
         target = tensors.room(model, optimizers, reader.read_metadata())
         try:
-            with _quiet():
+            with quiet():
                 dcp.load(target, storage_reader=reader, process_group=self.ranks.group, no_dist=not self.ranks.many)
         except CheckpointException as error:
             cause = next(cause for cause, _ in error.failures.values())
@@ -192,7 +191,7 @@ class Checkpoints:
     def _write(self, step: int, held: dict[str, Tensor], text: str, partial: Path) -> None:
         writer = RecordedWriter(partial)
         try:
-            with _quiet():
+            with quiet():
                 dcp.save(held, storage_writer=writer, process_group=self.ranks.group, no_dist=not self.ranks.many)
             files: dict[str, Digest] = {}
             for each in self.ranks.gather(writer.files.written):
@@ -246,7 +245,7 @@ class Checkpoints:
         if self.lease is not None:
             self.lease.check()
         kept: set[int] = set()
-        for step, folder in reversed(self._committed()):
+        for step, folder in reversed(committed(self.folder)):
             if len(kept) < self.keep and step not in kept and self._stands(folder):
                 kept.add(step)
             elif kept:
@@ -258,12 +257,6 @@ class Checkpoints:
         except Broken:
             return False
         return folder not in self.broken
-
-    def _committed(self) -> list[tuple[int, Path]]:
-        """Oldest first; of one step, what was replaced first."""
-        found = [(COMMITTED.fullmatch(path.name), path) for path in self.folder.glob("step-*")]
-        order = [(int(m[1]), m[2] is None, path) for m, path in found if m is not None]
-        return [(step, path) for step, _, path in sorted(order)]
 
     def _sweep(self) -> None:
         for path in self.folder.glob("tmp-*"):
@@ -295,7 +288,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """DCP warns where there is no process group; one process is all there is then."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")

@@ -25,7 +25,7 @@ WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 
 def collect(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     """The tensors themselves, not copies: written to, they change the model."""
-    found = _model_tensors(model)
+    found = of_model(model)
     for name, parameter, state in _states(model, optimizers):
         for key, value in state.items():
             if value is None:
@@ -45,8 +45,8 @@ def collect(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tens
 def room(model: nn.Module, optimizers: Sequence[Optimizer], contents: Metadata) -> dict[str, Tensor]:
     """Tensors to read a checkpoint into: the model's own, and new ones for what the optimizers had."""
     saved = contents.state_dict_metadata
-    wanted = _model_tensors(model)
-    _compare({name: tuple(tensor.shape) for name, tensor in wanted.items()}, saved)
+    wanted = of_model(model)
+    compare(wanted, saved)
     parameters = {name: parameter for name, parameter, _ in _states(model, optimizers)}
     for key, about in saved.items():
         name = key.removeprefix("optimizer.").rpartition(".")[0]
@@ -79,7 +79,8 @@ def give_back(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Mappin
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
-def _model_tensors(model: nn.Module) -> dict[str, Tensor]:
+def of_model(model: nn.Module) -> dict[str, Tensor]:
+    """Its parameters and buffers, under their names in a checkpoint."""
     return {f"model.{name}": each for name, each in get_model_state_dict(model).items() if isinstance(each, Tensor)}
 
 
@@ -105,7 +106,9 @@ def _states(model: nn.Module, optimizers: Sequence[Optimizer]) -> Iterator[tuple
                 yield names[id(parameter)], parameter, optimizer.state.get(parameter, {})
 
 
-def _compare(wanted: Mapping[str, tuple[int, ...]], saved: Mapping[str, Any]) -> None:
+def compare(model: Mapping[str, Tensor], saved: Mapping[str, Any]) -> None:
+    """Raises where a checkpoint holds other tensors of a model than this one has."""
+    wanted = {name: tuple(tensor.shape) for name, tensor in model.items()}
     faults = [f"{name} is not in the checkpoint" for name in wanted if name not in saved]
     faults += [f"{n} is not in the model" for n in saved if n.startswith("model.") and n not in wanted]
     for name, shape in wanted.items():
