@@ -20,7 +20,7 @@ SOURCE = REPOSITORY / "src" / "ropewalk"
 ORDER = (
     ("torch_private", "yaml_text"),
     ("overrides", "crash", "outside", "amounts", "system", "plan_text"),
-    ("settings",),
+    ("settings", "trials"),
     ("scaling",),
     ("positions", "phase", "rotation"),
     ("plan",),
@@ -32,7 +32,6 @@ ORDER = (
     ("evaluate",),
     ("distributed",),
     ("train",),
-    ("trials",),
     ("extend", "compare"),
     ("conformance",),
     ("plot",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -16,13 +17,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from ropewalk.data.config import TextData
-from ropewalk.data.layout import changed, describe
+from ropewalk.data.layout import BadData, changed, describe
 from ropewalk.data.open import open_data
 from ropewalk.data.options import Options
 from ropewalk.data.prepare import dataset
 from ropewalk.data.prepare.dataset import POINTS, prepare
 from ropewalk.data.prepare.writer import replace
 from ropewalk.data.stored import Documents
+from ropewalk.trials.jobs import Workers
 
 WORDS = "hemp yarn strand hawser cable twist tar walk rope splice".split()  # noqa: SIM905
 SMALL = Options(document="line", vocabulary=300, valid=0.1, shard_tokens=1500, chunk=1200)
@@ -30,9 +32,9 @@ KILLED = """
 import sys
 from pathlib import Path
 import ropewalk.data.prepare.dataset as p
-p.COMMIT_CHUNKS = 2
 p.COMMIT_SECONDS = 0
-p.prepare([Path("a.txt"), Path("b.txt")], sys.argv[1], p.Options.model_validate_json(sys.argv[2]))
+options, workers = p.Options.model_validate_json(sys.argv[2]), p.Workers(int(sys.argv[3]))
+p.prepare([Path("a.txt"), Path("b.txt")], sys.argv[1], options, workers=workers)
 """
 
 
@@ -63,11 +65,11 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, out: Path, crash: str | None = None) -> int:
+def run(folder: Path, out: Path, crash: str | None = None, workers: int = 1) -> int:
     environment = {key: value for key, value in os.environ.items() if key != "ROPEWALK_CRASH_AT"}
     environment |= {"ROPEWALK_CRASH_AT": crash} if crash else {}
     environment["PYTHONPATH"] = str(Path(__file__).parents[2] / "src")
-    command = [sys.executable, "-c", KILLED, str(out), SMALL.model_dump_json()]
+    command = [sys.executable, "-c", KILLED, str(out), SMALL.model_dump_json(), str(workers)]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
     )
@@ -84,6 +86,37 @@ def test_killed_and_run_again_it_is_the_same(uninterrupted: Path, tmp_path: Path
     assert run(uninterrupted, tmp_path / "out") == 0
     assert contents(tmp_path / "out") == contents(uninterrupted / "out")
     assert not (tmp_path / "out.part").exists()
+
+
+def test_killed_with_workers_it_is_the_same(uninterrupted: Path, tmp_path: Path) -> None:
+    """Neither how many there were before matters nor how many there are after."""
+    assert run(uninterrupted, tmp_path / "out", "prepare.state:3", workers=2) == -signal.SIGKILL
+    assert run(uninterrupted, tmp_path / "out", workers=3) == 0
+    assert contents(tmp_path / "out") == contents(uninterrupted / "out")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_workers_write_the_same_though_one_is_killed(uninterrupted: Path, tmp_path: Path, count: int) -> None:
+    said: list[str] = []
+    victims: list[int | None] = []
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if stage == "tokens" and not victims:
+            child = multiprocessing.active_children()[0]
+            victims.append(child.pid)
+            child.kill()
+
+    files = [uninterrupted / "a.txt", uninterrupted / "b.txt"]
+    prepare(files, tmp_path / "out", SMALL, progress, Workers(count, say=said.append))
+    assert contents(tmp_path / "out") == contents(uninterrupted / "out")
+    assert len(victims) == 1
+    assert said == ["a worker was lost (killed by SIGKILL); its job is done again by another"]
+
+
+def test_a_mistake_found_by_a_worker_is_told_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n{"text": 3}\n')
+    with pytest.raises(BadData, match=r"a.jsonl, line 2: text must be a string, found int$"):
+        prepare([tmp_path / "a.jsonl"], tmp_path / "out", SMALL, workers=Workers(2))
 
 
 def test_killed_again_and_again_it_ends(uninterrupted: Path, tmp_path: Path) -> None:

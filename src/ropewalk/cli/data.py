@@ -38,6 +38,11 @@ class Model(StrEnum):
     unigram = "unigram"
 
 
+class On(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
 class Document(StrEnum):
     file = "file"
     line = "line"
@@ -83,6 +88,12 @@ def prepare(
     ] = None,
     eos_token: Annotated[str | None, typer.Option(help="Put this token after each document.")] = None,
     mask_token: Annotated[str | None, typer.Option(help="Use this token as the mask.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=4096, help="Read and tokenize in this many processes; the result is the same.")
+    ] = 1,
+    on: Annotated[
+        On, typer.Option(help="Run the workers on this machine (local) or on a Ray cluster (ray).")
+    ] = On.local,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,8 +103,12 @@ def prepare(
     OUT.raw. Memory does not grow with the text. If it is stopped or killed, the same command continues, to the same
     bytes. Documents for evaluation are chosen by their content: the same text, or the same source of a pair, is never
     in both splits.
+
+    A Ray cluster is the one that RAY_ADDRESS names or that runs on this machine. Its nodes need ropewalk and the inputs
+    under the same paths; the output is written by this process.
     """
     from ropewalk.data.prepare.dataset import prepare as prepared
+    from ropewalk.trials.jobs import Workers
 
     said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary}
     said |= {"model": tokenizer_model, "valid": valid_fraction, "document": document, "licence": license}
@@ -101,7 +116,7 @@ def prepare(
     files, options = _meant(inputs, out, {key: value for key, value in said.items() if value is not None}, quiet)
     began = time.perf_counter()
     with _bar(quiet or json) as progress:
-        prepared(files, out, options, progress)
+        prepared(files, out, options, progress, Workers(workers, on.value, say=note))
     if sys.stderr.isatty() and not quiet and not json:
         peak = peak_memory()
         note(f"{time.perf_counter() - began:.1f} s" + (f", {peak / 2**20:,.0f} MiB at most" if peak else ""))

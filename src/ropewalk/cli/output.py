@@ -28,6 +28,7 @@ EXTRAS = {
     "grain": "data",
     "pyarrow": "datasets",
     "matplotlib": "plot",
+    "ray": "cluster",
     "trackio": "track",
 }
 """Which extra of ours brings a module."""

@@ -1,8 +1,8 @@
 """Text into tokens on disk: streaming, in bounded memory, and resumable to the same bytes.
 
-    DIR.part/plan.json     what was asked, and of each input its hash and how much is in it    (survey)
+    DIR.part/plan.json     what was asked; of each input its hash, its size and where to cut   (survey)
     DIR.part/tokenizer.json                                                                    (train, or copy)
-    DIR.part/state.json    how far each file is, and where reading goes on                     (tokens)
+    DIR.part/state.json    how far each file is, and the part that comes next                  (tokens)
     DIR.part/data.json     hashes of everything; then DIR.part becomes DIR                     (finish)
 
 A run that is killed at any of these goes on from the last that is whole. A document is for evaluation by the hash of
@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,12 @@ import numpy as np
 from ropewalk import crash
 from ropewalk.data.layout import FORMAT, STREAMS, describe, file_hash, names
 from ropewalk.data.options import Options
-from ropewalk.data.prepare import inputs
+from ropewalk.data.prepare import inputs, parts
+from ropewalk.data.prepare.parts import Asked, grouped
 from ropewalk.data.prepare.tokenizer import Words, train_tokenizer
 from ropewalk.data.prepare.writer import Writer, replace, sync
 from ropewalk.system import lock
+from ropewalk.trials.jobs import Workers, mapped
 
 POINTS = (
     "prepare.survey",
@@ -45,7 +47,8 @@ POINTS = (
 """Where a test can have a preparation killed."""
 TOKENIZER_BYTES = 8 << 20
 """Of text that a tokenizer is trained on: of more, a part chosen by hash."""
-COMMIT_CHUNKS = 16
+PLAN = 2
+"""Of the plan's form: parts of another one are cut elsewhere."""
 COMMIT_SECONDS = 5.0
 """Between two notes of how far it is. They name every file: one after each would take time quadratic in the files."""
 SPLITS = ("train", "valid")
@@ -55,9 +58,14 @@ Progress = Callable[[str, int, int], None]
 
 
 def prepare(
-    files: Iterable[str | Path], out: str | Path, options: Options, progress: Progress | None = None
+    files: Iterable[str | Path],
+    out: str | Path,
+    options: Options,
+    progress: Progress | None = None,
+    workers: Workers = Workers(),  # noqa: B008
 ) -> dict[str, Any]:
-    """Prepares files into a directory; gives what its data.json says. One that is there already is left as it is."""
+    """Prepares files into a directory; gives what its data.json says. One that is there already is left as it is.
+    The bytes that are written are the same for any number of workers."""
     paths = inputs.files([Path(file) for file in files], options.kind)
     final = Path(out)
     part = Path(f"{final}.part")
@@ -68,7 +76,9 @@ def prepare(
         if (part / "data.json").is_file():
             _already(part, paths, options)  # killed on the last few lines of this
         else:
-            run = _Run(part, paths, options, progress or (lambda *_: None))
+            # A tokenizer has threads for all cores of its own.
+            alone = workers._replace(environment={"TOKENIZERS_PARALLELISM": "false", **workers.environment})
+            run = _Run(part, paths, options, progress or (lambda *_: None), alone)
             run.survey()
             run.tokenizer()
             run.tokens()
@@ -83,8 +93,8 @@ def prepare(
 
 
 class _Run:
-    def __init__(self, part: Path, paths: list[Path], options: Options, progress: Progress) -> None:
-        self.part, self.paths, self.options, self.progress = part, paths, options, progress
+    def __init__(self, part: Path, paths: list[Path], options: Options, progress: Progress, workers: Workers) -> None:
+        self.part, self.paths, self.options, self.progress, self.workers = part, paths, options, progress, workers
         self.valid = options.valid
         self.surveyed: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {}
@@ -94,27 +104,36 @@ class _Run:
         asked = self.options.model_dump()
         stats = [(path.stat().st_size, path.stat().st_mtime_ns) for path in self.paths]
         known = [{"file": str(p.resolve()), "size": s, "time": t} for p, (s, t) in zip(self.paths, stats, strict=True)]
-        fresh: dict[str, Any] = {"asked": asked, "inputs": known, "found": []}
+        fresh: dict[str, Any] = {"plan": PLAN, "asked": asked, "inputs": known, "found": []}
         before = _load(self.part / "plan.json") or fresh
-        if not (self.part / "state.json").is_file() and (before["asked"] != asked or before["inputs"] != known):
+        same = all(before.get(key) == fresh[key] for key in ("plan", "asked", "inputs"))
+        if not same and not (self.part / "state.json").is_file():
             # No token is written yet: what was asked for now is what is meant.
             (self.part / "tokenizer.json").unlink(missing_ok=True)
-            before = fresh
-        if before["asked"] != asked or before["inputs"] != known:
+            before, same = fresh, True
+        if not same:
             raise ValueError(
-                f"{self.part} was begun with {_difference(before, asked, known)}; "
+                f"{self.part} was begun with {_difference(before, fresh)}; "
                 f"give the same again, or remove it to start anew: rm -r {self.part}"
             )
         self.surveyed = before["found"]
-        total, done, noted = sum(size for size, _ in stats), 0, time.monotonic()
-        for number, path in enumerate(self.paths):
-            if number == len(self.surveyed):
-                self.surveyed.append(self._survey(path, done, total))
-                if time.monotonic() - noted >= COMMIT_SECONDS or number == len(self.paths) - 1:
-                    replace(self.part / "plan.json", _json({**before, "found": self.surveyed}))
-                    noted = time.monotonic()
-                    crash.here("prepare.survey")
-            done += stats[number][0]
+        first, noted = len(self.surveyed), time.monotonic()
+        before_each = [0, *accumulate(size for size, _ in stats)]
+        total = before_each[-1]
+
+        def seen(further: int) -> None:
+            self.progress("reading", min(before_each[len(self.surveyed)] + further, total), total)
+
+        # A function cannot be sent to another process, which would have nobody to tell.
+        here = Asked(self.options, self.valid, seen=seen if self.workers.here else None)
+        groups = grouped(self.paths[first:], [size for size, _ in stats[first:]], self.options.chunk)
+        for found in mapped(parts.survey, here, groups, self.workers):
+            self.surveyed += found
+            seen(0)
+            if time.monotonic() - noted >= COMMIT_SECONDS or len(self.surveyed) == len(self.paths):
+                replace(self.part / "plan.json", _json({**before, "found": self.surveyed}))
+                noted = time.monotonic()
+                crash.here("prepare.survey")
         self.progress("reading", total, total)
         counts = {split: sum(found[split] for found in self.surveyed) for split in SPLITS}
         least, most = min(f["least"] for f in self.surveyed), max(f["most"] for f in self.surveyed)
@@ -129,33 +148,7 @@ class _Run:
                 f"evaluation with --valid-fraction {self.options.valid}; give more {what} (see --document), or another "
                 "fraction"
             )
-
-    def _survey(self, path: Path, done: int, total: int) -> dict[str, Any]:
-        digest = hashlib.sha256()
-        with path.open("rb") as file:
-            while data := file.read(1 << 20):
-                digest.update(data)
-        found: dict[str, Any] = {
-            "name": path.name,
-            "sha256": digest.hexdigest(),
-            "bytes": 0,
-            "empty": 0,
-            "train": 0,
-            "valid": 0,
-            "least": 1.0,
-            "most": 0.0,
-        }
-        for count, item in enumerate(inputs.read(path, self.options.kind, self.options.document)):
-            if not all(text.strip() for text in item.texts):
-                found["empty"] += 1
-                continue
-            found[self._split(item.texts)] += 1
-            share = _share(self._key(item.texts), 0)
-            found["least"], found["most"] = min(found["least"], share), max(found["most"], share)
-            found["bytes"] += sum(len(text.encode()) for text in item.texts)
-            if count % 1000 == 0:
-                self.progress("reading", min(done + item.after.offset, total), total)
-        return found
+        self.parts = parts.spans(self.paths, self.surveyed, self.options.chunk)
 
     def tokenizer(self) -> None:
         path = self.part / "tokenizer.json"
@@ -168,27 +161,28 @@ class _Run:
             self._words(source)  # refused before it is kept
             replace(path, source.encode())
             crash.here("prepare.tokenizer")
-        self.words = self._words(path.read_text(encoding="utf-8"))
+        self.source = path.read_text(encoding="utf-8")
+        self.words = self._words(self.source)
 
     def _words(self, source: str) -> Words:
-        where = self.options.tokenizer or str(self.part / "tokenizer.json")
-        return Words(source, where, self.options.special())
+        return Words(source, self._where(), self.options.special())
+
+    def _where(self) -> str:
+        return self.options.tokenizer or str(self.part / "tokenizer.json")
 
     def _sample(self) -> Iterator[str]:
-        """Training text for a tokenizer, some of it where there is much."""
         share = TOKENIZER_BYTES / max(sum(found["bytes"] for found in self.surveyed), 1)
-        for path in self.paths:
-            for item in inputs.read(path, self.options.kind, self.options.document):
-                if self._split(item.texts) == "train" and _share(item.texts[0], 8) < share:
-                    yield from item.texts
+        asked = Asked(self.options, self.valid, share)
+        return chain.from_iterable(mapped(parts.sample, asked, self.parts, self.workers))
 
     def tokens(self) -> None:
-        start: dict[str, Any] = {"input": 0, "place": [0, 0], "bytes": {}, "files": {}}
+        """Parts are encoded by the workers and written by this process alone, in their order."""
+        start: dict[str, Any] = {"part": 0, "bytes": {}, "files": {}}
         self.state = _load(self.part / "state.json") or start
-        streams = [(split, stream) for split in SPLITS for stream in STREAMS[self.options.kind]]
         width = self.words.dtype.itemsize
+        streams = [(split, stream) for split in SPLITS for stream in STREAMS[self.options.kind]]
         self.writers = {
-            (split, stream): Writer(
+            f"{split}/{stream}": Writer(
                 self.part / split,
                 stream,
                 self.options.shard_tokens,
@@ -198,37 +192,23 @@ class _Run:
             for split, stream in streams
         }
         total, noted = sum(found["bytes"] for found in self.surveyed), time.monotonic()
-        for number in range(self.state["input"], len(self.paths)):
-            self.state["input"] = number
-            place = inputs.Place(*self.state["place"])
-            reading = inputs.read(self.paths[number], self.options.kind, self.options.document, place)
-            for count, chunk in enumerate(_chunks(reading, self.options.chunk), 1):
-                self._append([item.texts for item in chunk if all(text.strip() for text in item.texts)])
-                self.state["place"] = list(chunk[-1].after)
-                crash.here("prepare.chunk")
-                self.progress("tokens", sum(self.state["bytes"].values()), total)
-                if count % COMMIT_CHUNKS == 0:
-                    self._commit()
-            self.state |= {"input": number + 1, "place": [0, 0]}
-            if time.monotonic() - noted >= COMMIT_SECONDS or number == len(self.paths) - 1:
+        asked = Asked(self.options, self.valid, tokenizer=self.source, where=self._where())
+        for encoded in mapped(parts.encode, asked, self.parts[self.state["part"] :], self.workers):
+            for name, found in encoded.items():
+                self.writers[name].write(found.tokens, found.lengths)
+                self.state["bytes"][name] = self.state["bytes"].get(name, 0) + found.text
+            self.state["part"] += 1
+            crash.here("prepare.chunk")
+            self.progress("tokens", sum(self.state["bytes"].values()), total)
+            if time.monotonic() - noted >= COMMIT_SECONDS or self.state["part"] == len(self.parts):
                 self._commit()
                 noted = time.monotonic()
         for writer in self.writers.values():
             writer.close()
         crash.here("prepare.tokens")
 
-    def _append(self, items: list[tuple[str, ...]]) -> None:
-        streams = STREAMS[self.options.kind]
-        encoded = iter(self.words.encode(list(chain.from_iterable(items))))
-        for texts in items:
-            split = self._split(texts)
-            for stream, text in zip(streams, texts, strict=True):
-                self.writers[split, stream].write([next(encoded)])
-                sizes = self.state["bytes"]
-                sizes[f"{split}/{stream}"] = sizes.get(f"{split}/{stream}", 0) + len(text.encode())
-
     def _commit(self) -> None:
-        self.state["files"] = {f"{split}/{stream}": writer.commit() for (split, stream), writer in self.writers.items()}
+        self.state["files"] = {name: writer.commit() for name, writer in self.writers.items()}
         replace(self.part / "state.json", _json(self.state))
         crash.here("prepare.state")
 
@@ -254,38 +234,13 @@ class _Run:
     def _described(self, split: str) -> dict[str, Any]:
         streams = {}
         for stream in STREAMS[self.options.kind]:
-            sizes = self.writers[split, stream].sizes
+            sizes = self.writers[f"{split}/{stream}"].sizes
             hashes = [[file_hash(self.part / split / name) for name in names(stream, n)] for n in range(len(sizes))]
             shards = [{**size, "sha256": found} for size, found in zip(sizes, hashes, strict=True)]
             text = self.state["bytes"].get(f"{split}/{stream}", 0)
             streams[stream] = {"tokens": sum(size["tokens"] for size in sizes), "bytes": text, "shards": shards}
-        documents = sum(size["documents"] for size in self.writers[split, STREAMS[self.options.kind][0]].sizes)
+        documents = sum(size["documents"] for size in self.writers[f"{split}/{STREAMS[self.options.kind][0]}"].sizes)
         return {"documents": documents, "streams": streams}
-
-    def _split(self, texts: tuple[str, ...]) -> str:
-        return "valid" if _share(self._key(texts), 0) < self.valid else "train"
-
-    def _key(self, texts: tuple[str, ...]) -> str:
-        return texts[0] if self.options.kind == "text" else " ".join(texts[0].casefold().split())
-
-
-def _share(text: str, start: int) -> float:
-    """A number in [0, 1) that a text always has."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return int.from_bytes(digest[start : start + 8], "big") / 2**64
-
-
-def _chunks(items: Iterator[inputs.Item], size: int) -> Iterator[list[inputs.Item]]:
-    held: list[inputs.Item] = []
-    characters = 0
-    for item in items:
-        held.append(item)
-        characters += sum(map(len, item.texts)) + 1
-        if characters >= size:
-            yield held
-            held, characters = [], 0
-    if held:
-        yield held
 
 
 def _already(final: Path, paths: list[Path], options: Options) -> dict[str, Any]:
@@ -309,9 +264,12 @@ def _alone(part: Path) -> Iterator[None]:
         yield
 
 
-def _difference(before: dict[str, Any], asked: dict[str, Any], known: list[dict[str, Any]]) -> str:
-    if before["inputs"] != known:
+def _difference(before: dict[str, Any], fresh: dict[str, Any]) -> str:
+    if before.get("plan") != PLAN:
+        return "another version of ropewalk"
+    if before["inputs"] != fresh["inputs"]:
         return "other input files, or they have changed since"
+    asked = fresh["asked"]
     return ", ".join(f"{k} {v}, not {asked.get(k)}" for k, v in before["asked"].items() if v != asked.get(k))
 
 

@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
@@ -152,8 +154,11 @@ def _table(path: Path, keys: tuple[str, ...], place: Place) -> Iterator[Item]:
             if missing:
                 have = ", ".join(table.schema_arrow.names)
                 raise BadData(f"{path}: no column {missing[0]}; it has {have}: rename one of them")
-            row = 0
-            for batch in table.iter_batches(TABLE_ROWS, columns=list(keys)):
+            sizes = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
+            before = [0, *accumulate(sizes)]
+            first = max(bisect_right(before, place.offset) - 1, 0)
+            row = before[first]
+            for batch in table.iter_batches(TABLE_ROWS, range(first, len(sizes)), columns=list(keys)):
                 if row + len(batch) <= place.offset:
                     row += len(batch)
                     continue

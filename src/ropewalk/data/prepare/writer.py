@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -35,18 +34,24 @@ class Writer:
         if sizes:
             self._reopen()
 
-    def write(self, documents: Sequence[np.ndarray]) -> None:
-        for document in documents:
+    def write(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
+        """Documents end to end, with how many tokens each has."""
+        ends, first = np.cumsum([0, *lengths]), 0
+        while first < len(lengths):
             if not self.sizes or self.sizes[-1]["tokens"] >= self.limit:
                 self.close()
                 self.sizes.append({"tokens": 0, "documents": 0})
                 self._reopen()
             assert self.open is not None
-            shard = self.sizes[-1]
-            shard["tokens"] += len(document)
-            shard["documents"] += 1
-            self.open[0].write(document.tobytes())
-            self.open[1].write(np.int64(shard["tokens"]).tobytes())
+            shard, start = self.sizes[-1], int(ends[first])
+            # The document that reaches the limit is the shard's last.
+            last = int(np.searchsorted(ends, start + self.limit - shard["tokens"]))
+            last = min(last, len(lengths))
+            self.open[0].write(tokens[start : ends[last]].tobytes())
+            self.open[1].write((ends[first + 1 : last + 1] - start + shard["tokens"]).astype(np.int64).tobytes())
+            shard["tokens"] += int(ends[last]) - start
+            shard["documents"] += last - first
+            first = last
 
     def commit(self) -> Sizes:
         for file in self.open or ():
