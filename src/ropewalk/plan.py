@@ -98,6 +98,13 @@ class LayerPlan:
         scaling = self.scaling.for_length(limit)
         return replace(self, scaling=scaling, **_numbers(self.base, self.ladders, scaling, self.arithmetic))
 
+    def scaled(self, scaling: Scaling) -> LayerPlan:
+        """The layer with this scaling in place of its own."""
+        if self.base is None:
+            raise ValueError(f"a scaling changes frequencies made from a base, and this layer's {self.kind} has none")
+        gains = {"rotary_gain": scaling.rotary_gain, "logit_gain": scaling.logit_gain}
+        return replace(self, scaling=scaling, **gains, **_numbers(self.base, self.ladders, scaling, self.arithmetic))
+
     @property
     def identity(self) -> dict[str, Any]:
         """All that changes a rotated key or a score, and nothing else: what the fingerprint is of."""

@@ -11,8 +11,8 @@ import torch
 import transformers
 
 import ropewalk as rw
-from ropewalk.evaluate import ours
-from ropewalk.evaluate.ours import Ours, scaled, under
+from ropewalk.evaluate.engines import by_logits
+from ropewalk.evaluate.engines.ours import Ours, scaled, under
 from ropewalk.evaluate.passage import Passage
 from ropewalk.scaling import YaRN
 
@@ -78,7 +78,7 @@ def test_pieces_of_logits_are_the_whole(tmp_path: Path, monkeypatch: pytest.Monk
     tiny(tmp_path)
     engine = Ours(rw.load(tmp_path), model="tiny")
     whole = engine.nats(Passage.plain(TOKENS, 150))
-    monkeypatch.setattr(ours, "LOGITS", 97 * 7)
+    monkeypatch.setattr(by_logits, "LOGITS", 97 * 7)
     assert np.abs(engine.nats(Passage.plain(TOKENS, 150)) - whole).max() < 1e-5
     every = engine.choices(Passage.plain(TOKENS, 150), np.arange(97))
     assert np.abs(every[np.arange(150), TOKENS[-150:]] - whole).max() < 1e-5

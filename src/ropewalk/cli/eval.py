@@ -53,6 +53,13 @@ def evaluate(
     store: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep measurements here; in the user's cache unless given.")
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Compute with ropewalk, or with transformers, which has architectures that ropewalk does not load.",
+        ),
+    ] = "ropewalk",
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -64,24 +71,26 @@ def evaluate(
     Measurements are stored by the hash of model, text and scaling, so the same command continues a stopped run.
     """
     from ropewalk.evaluate import battery
-    from ropewalk.evaluate.checkpoint import opened
+    from ropewalk.evaluate.checkpoint import ENGINES, opened
     from ropewalk.evaluate.documents import read
     from ropewalk.evaluate.store import Stored
 
-    engine, encode = opened(path, dtype=dtype, kinds=allow_kind or ())
-    known = int(amount(trained)) if trained else engine.trained
+    if engine not in ENGINES:
+        raise typer.BadParameter(f"no engine {engine!r}; there are {', '.join(ENGINES)}", param_hint="'--engine'")
+    computes, encode = opened(path, engine=engine, dtype=dtype, kinds=allow_kind or ())
+    known = int(amount(trained)) if trained else computes.trained
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
     under = _scaling(scaling, factor, known)
     wanted = _lengths(lengths, known, factor, tail)
     found = read(text, encode, longest=wanted[-1], most=documents)
-    kept = Stored(engine, store or _cache() / f"{engine.model[:16]}.jsonl")
+    kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
     with _progress(quiet or json) as progress:
         report = battery.evaluate(
             kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
         )
     if json:
-        write_json({"model": path, "digest": engine.model, **report.to_dict()})
+        write_json({"model": path, "digest": computes.model, **report.to_dict()})
     elif quiet:
         write(report.verdict)
     else:

@@ -6,21 +6,53 @@ import hashlib
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+import torch
+
+from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.load.model import load
+from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
-from ropewalk.evaluate.ours import Ours
+from ropewalk.evaluate.engines.ours import Ours
+from ropewalk.evaluate.passage import Engine
 
 WEIGHTS = (".safetensors", ".gguf", "config.json")
 
 
+ENGINES = ("ropewalk", "transformers")
+
+
 def opened(
-    path: str | Path, *, dtype: str | None = None, kinds: Collection[str] = ()
-) -> tuple[Ours, Callable[[str], Sequence[int]]]:
+    path: str | Path, *, engine: str = "ropewalk", dtype: str | None = None, kinds: Collection[str] = ()
+) -> tuple[Engine, Callable[[str], Sequence[int]]]:
     """The engine, and what turns a text into its tokens without special ones."""
-    tokenizer = of(Path(path))
-    engine = Ours(load(path, dtype=dtype, kinds=kinds), model=digest(meant(Path(path))))
-    return engine, lambda text: tokenizer.encode(text, special=False)
+    if engine not in ENGINES:
+        raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    place = meant(Path(path))
+    tokenizer = of(place)
+    facts = Facts(read(place, kinds=kinds))
+    if engine == "transformers":
+        found: Engine = _by_transformers(place, facts, dtype)
+    else:
+        model = load(place, dtype=dtype, kinds=kinds)
+        found = Ours(model, model=digest(place), windows_scale=facts.windows_scale)
+    return found, lambda text: tokenizer.encode(text, special=False)
+
+
+def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
+    if not place.is_dir():
+        raise ValueError(
+            f"transformers reads directories, {place} is a file; write ropewalk export {place} --format hf OUT"
+        )
+    import transformers
+
+    from ropewalk.evaluate.engines.hf import HF
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    # Nothing of the directory is run: no code, and no pickles.
+    safe = {"trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
+    model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype or "auto", **safe).to(device)
+    return HF(model, model=digest(place), facts=facts)
 
 
 def digest(path: Path) -> str:

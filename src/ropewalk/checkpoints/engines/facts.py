@@ -12,7 +12,7 @@ from ropewalk.checkpoints.architectures.table import find
 from ropewalk.checkpoints.engines.base import LayerReading
 from ropewalk.checkpoints.engines.besides import Besides, of_layers
 from ropewalk.checkpoints.resolve.resolved import Resolved
-from ropewalk.plan import LayerPlan
+from ropewalk.plan import LayerPlan, Plan
 from ropewalk.scaling import Dynamic, LongRoPE, Scaling, ladder
 
 
@@ -83,6 +83,25 @@ class Facts:
         block = self.text.get("rope_scaling")
         self.old = block if isinstance(block, Mapping) else {}
         self.nested = any(isinstance(value, Mapping) for value in self.new.values())
+
+    @property
+    def windows_scale(self) -> bool:
+        """Whether a scaling in the config reaches layers with a window too; False where they have parameters of their
+        own."""
+        return self.row.local_theta_key is None and self.row.scales_local and not self.nested
+
+    def scaled(self, scaling: Scaling) -> Plan:
+        """The plan with this scaling in the layers that the config's own would reach."""
+
+        def changed(layer: LayerPlan) -> LayerPlan:
+            reached = layer.base is not None and (self.windows_scale or layer.window is None)
+            return layer.scaled(scaling) if reached else layer
+
+        plan = self.resolved.plan
+        layers = {layer: changed(layer) for layer in dict.fromkeys(plan.layers)}
+        if all(layers[layer] is layer for layer in layers):
+            raise ValueError(f"a scaling changes RoPE's frequencies, and no layer of {self.resolved.name} is reached")
+        return replace(plan, layers=tuple(layers[layer] for layer in plan.layers), extended=None, length=None)
 
     def with_text(self, text: Mapping[str, Any]) -> Mapping[str, Any]:
         """The config with another text part."""

@@ -38,8 +38,7 @@ class Wanted:
 
     def __init__(self, resolved: Resolved, scaling: Scaling, to: int) -> None:
         self.resolved, self.scaling, self.to = resolved, scaling, to
-        facts = Facts(resolved)
-        self.by_type = facts.row.local_theta_key is not None or not facts.row.scales_local or facts.nested
+        self.by_type = not Facts(resolved).windows_scale
         """Whether layers with a window have parameters of their own, which stay."""
 
         self._numbers: dict[tuple[Any, ...], Numbers] = {}

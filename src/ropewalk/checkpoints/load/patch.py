@@ -1,6 +1,8 @@
 """A transformers model with exact positions: its rotary modules replaced by one that has nothing to round.
 
-    patched = ropewalk.patch(model)          model is changed in place; print(patched) says what changed
+    patched = ropewalk.patch(model)              model is changed in place; print(patched) says what changed
+    patched = ropewalk.patch(model, plan=plan)   the frequencies and gains of another plan, for any rotary module
+    patched.undo()
 
 transformers keeps frequencies in a float buffer, which `.to(bfloat16)` rounds and `to_empty` leaves undefined, and
 multiplies positions in float32, off by 7.6e-3 rad at 128k. Here the plan that its config resolves to holds the float32
@@ -11,13 +13,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ropewalk.amounts import brief
+from ropewalk.checkpoints.load.rotary_numbers import ChangedNumbers, set_numbers
 from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.phase import cos_sin, phase
 from ropewalk.plan import LayerPlan, Plan
@@ -62,34 +65,47 @@ class ReplacedModule:
     error: float
     """Radians by which the old module was off by then, at most."""
 
+    def __str__(self) -> str:
+        was = f"{self.was} was off by {self.error:.2g} rad by position {self.position:,}"
+        return f"{self.name}: {was}; now exact, no buffers"
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Patched:
     """What `patch` changed in a model, and the plan it has now."""
 
     plan: Plan
-    changes: tuple[ReplacedModule, ...]
+    changes: tuple[ReplacedModule | ChangedNumbers, ...]
+    undo: Callable[[], None]
+    """Makes the model what it was."""
 
     def __str__(self) -> str:
-        said = [
-            f"{one.name}: {one.was} was off by {one.error:.2g} rad by position {one.position:,}; now exact, no buffers"
-            for one in self.changes
-        ]
-        return "\n".join([*said, str(self.plan)])
+        return "\n".join([*map(str, self.changes), str(self.plan)])
 
     def __repr__(self) -> str:
         return brief(str(self))
 
 
-def patch(model: nn.Module, *, length: int | None = None) -> Patched:
+def patch(model: nn.Module, *, length: int | None = None, plan: Plan | None = None) -> Patched:
     """Gives a transformers model exact positions, in place, from the plan its config resolves to.
 
     length: what positions stay below, for scalings that depend on it (dynamic, longrope); fixed from then on.
+    plan: other frequencies and gains for the same layers. They are put into the model's own rotary modules, which
+    multiply in float32, so that every architecture of transformers is reached.
     """
     config = getattr(model, "config", None)
     if config is None or not hasattr(config, "to_dict"):
         raise ValueError(f"{type(model).__name__} has no transformers config; pass a model of transformers")
-    plan = resolve(config.to_dict(), name=type(model).__name__, where="model.config", arithmetic="float32").plan
+    own = resolve(config.to_dict(), name=type(model).__name__, where="model.config", arithmetic="float32").plan
+    if plan is not None:
+        new = plan if length is None else plan.for_length(length)
+        # A module whose numbers depend on the length is built with those of short texts.
+        changed, undo = set_numbers(model, own.for_length(2), new)
+        return Patched(plan=new, changes=tuple(changed), undo=undo)
+    return _made_exact(model, own, length)
+
+
+def _made_exact(model: nn.Module, plan: Plan, length: int | None) -> Patched:
     if not plan.resolved:
         if length is None:
             raise ValueError(f"{type(model).__name__}'s scaling depends on the length: patch(model, length=N)")
@@ -107,7 +123,12 @@ def patch(model: nn.Module, *, length: int | None = None) -> Patched:
         changes.append(ReplacedModule(name=name, was=type(module).__name__, position=reach - 1, error=error))
     for name, module in exact.items():  # only when all of them are known to agree
         model.set_submodule(name, module)
-    return Patched(plan=plan, changes=tuple(changes))
+
+    def undo() -> None:
+        for name, module in found.items():
+            model.set_submodule(name, module)
+
+    return Patched(plan=plan, changes=tuple(changes), undo=undo)
 
 
 def _is_rotary(module: nn.Module) -> bool:

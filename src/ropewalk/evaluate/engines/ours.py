@@ -6,90 +6,66 @@ the scored tokens alone, a few at a time, so memory grows with a passage's hidde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from ropewalk import __version__, positions
 from ropewalk.encodings.rope import RoPE
-from ropewalk.evaluate.passage import Nats, Numbers, Passage
+from ropewalk.evaluate.engines.by_logits import ByLogits
+from ropewalk.evaluate.passage import Passage
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.models.config import LayerPattern
 from ropewalk.scaling import Scaling
 
-LOGITS = 1 << 24
-"""Logits held at once."""
 
+class Ours(ByLogits):
+    """The engine `ropewalk`. model: a digest that names the weights in stored measurements. windows_scale: whether a
+    scaling reaches layers with a window, as it does where the checkpoint's config has one set of parameters for all."""
 
-class Ours:
-    """The engine `ropewalk`. model: a digest that names the weights in stored measurements."""
-
-    def __init__(self, transformer: Transformer, *, model: str) -> None:
+    def __init__(self, transformer: Transformer, *, model: str, windows_scale: bool = False) -> None:
         if transformer.config.stack != "decoder" or not transformer.config.output:
             raise ValueError(
                 f"the likelihood of a text is a decoder's; this model is {transformer.config.stack}"
                 + ("" if transformer.config.output else " without an output map")
             )
-        self.transformer, self.model = transformer.eval(), model
+        self.transformer, self.model, self.windows_scale = transformer.eval(), model, windows_scale
         dtype = str(next(transformer.parameters()).dtype).removeprefix("torch.")
         self.name = f"ropewalk {__version__}, {dtype}"
         self.trained = transformer.plan.trained or transformer.plan.stated
         self.vocabulary = transformer.config.vocabulary
         self._under: tuple[Scaling | None, Transformer] = (None, transformer)
 
-    def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
-        tokens = torch.from_numpy(np.ascontiguousarray(passage.tokens))
-        found = [
-            F.cross_entropy(logits, tokens[start : start + len(logits)].to(logits.device), reduction="none")
-            for start, logits in self._logits(passage, scaling)
-        ]
-        return torch.cat(found).double().cpu().numpy()
-
-    def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
-        wanted = torch.from_numpy(np.ascontiguousarray(candidates))
-        found = [-logits.log_softmax(-1)[:, wanted.to(logits.device)] for _, logits in self._logits(passage, scaling)]
-        return torch.cat(found).double().cpu().numpy()
-
-    @torch.inference_mode()
-    def _logits(self, passage: Passage, scaling: Scaling | None) -> Iterator[tuple[int, Tensor]]:
-        """Float32 logits in pieces, each with the number of the first token it predicts."""
-        if int(passage.tokens.max()) >= self.vocabulary:
-            raise ValueError(
-                f"token {int(passage.tokens.max()):,} and the model knows {self.vocabulary:,}: whose tokenizer is this?"
-            )
+    def hidden(self, passage: Passage, scaling: Scaling | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         model = self._with(scaling)
         device = model.tokens.weight.device
         at = positions.explicit(torch.from_numpy(passage.positions)[None].to(device), int(passage.positions[-1]) + 1)
         tokens = torch.from_numpy(np.ascontiguousarray(passage.tokens))[None].to(device)
         first = len(passage.tokens) - passage.scored
         # What predicts token i is the vector at i - 1; what the last token predicts is not asked for.
-        x = model.hidden(tokens, at)[0, first - 1 : -1]
-        rows = max(1, LOGITS // self.vocabulary)
-        for start in range(0, len(x), rows):
-            yield first + start, model.output(x[start : start + rows]).float()
+        return model.hidden(tokens, at)[0, first - 1 : -1], model.output
 
     def _with(self, scaling: Scaling | None) -> Transformer:
         """The model under a scaling; the last one is kept, since a measure asks for many passages under each."""
         if self._under[0] != scaling:
-            self._under = (scaling, self.transformer if scaling is None else under(self.transformer, scaling))
+            model = self.transformer
+            self._under = (scaling, model if scaling is None else under(model, scaling, self.windows_scale))
         return self._under[1]
 
 
-def under(model: Transformer, scaling: Scaling) -> Transformer:
-    """The same weights, not copied, with RoPE's frequencies scaled in every layer that attends to the whole text."""
+def under(model: Transformer, scaling: Scaling, windows_scale: bool = False) -> Transformer:
+    """The same weights, not copied, with RoPE's frequencies scaled."""
     with torch.device("meta"):
-        other = Transformer(scaled(model.config, scaling))
+        other = Transformer(scaled(model.config, scaling, windows_scale))
     other.load_state_dict(model.state_dict(), assign=True)
     return other.eval()
 
 
-def scaled(config: TransformerConfig, scaling: Scaling) -> TransformerConfig:
-    """Windowed layers see no more than their window at any length: only layers without one are scaled, as engines do
-    with Gemma 3 and gpt-oss; where all have windows, all are."""
+def scaled(config: TransformerConfig, scaling: Scaling, windows_scale: bool = False) -> TransformerConfig:
+    """The config with this scaling in every layer that attends to the whole text, and with windows_scale in all."""
 
     def changed(encoding: Any) -> Any:
         return encoding.model_copy(update={"scaling": scaling})
@@ -100,9 +76,9 @@ def scaled(config: TransformerConfig, scaling: Scaling) -> TransformerConfig:
         return config.model_copy(update={"encoding": changed(config.encoding)})
     kinds = config.layers.kinds
     rotating = {name for name, kind in kinds.items() if isinstance(kind.encoding, RoPE.Config)}
-    whole = {name for name in rotating if kinds[name].window is None} or rotating
+    whole = rotating if windows_scale else {name for name in rotating if kinds[name].window is None}
     if not whole:
-        raise ValueError("a scaling changes RoPE's frequencies, and no layer of this model uses RoPE alone")
+        raise ValueError("a scaling changes RoPE's frequencies, and no layer of this model uses RoPE without a window")
     new = {
         name: kind.model_copy(update={"encoding": changed(kind.encoding)}) if name in whole else kind
         for name, kind in kinds.items()

@@ -1,0 +1,1 @@
+"""What computes likelihoods: one engine, one file, each behind `passage.Engine`."""
