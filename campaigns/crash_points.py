@@ -4,7 +4,7 @@
 
 Each place of a save, the first and the third time it comes by, on one rank and on two, in line and beside the steps;
 each place of the export at the end. The process dies as by `kill -9`, and so do its peers; then the run is resumed to
-its end. Losses, tensor files of the last checkpoint and the export are compared bit for bit.
+its end. Losses, tensor files of the last checkpoint and the export are compared bit for bit; the milestone is there.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
+from ropewalk.checkpoints.files.run_folder import committed
 from ropewalk.train.checkpoint import manifest, model_directory, store
 from tests.train import forked, small_recipe
 
-STEPS, EVERY = 10, 2
+STEPS, EVERY, KEEP_EVERY = 12, 2, 6
 POINTS = (*store.POINTS, *model_directory.POINTS)
 VARIANTS = list(product((1, 3), (1, 2), (False, True)))
 # In rounds: the first visits every place once, each in another way.
@@ -65,7 +66,7 @@ def piece(start: int, count: int) -> dict[str, Any]:
 class Run:
     def __init__(self, out: Path, ranks: int, asynchronous: bool) -> None:
         self.out, self.ranks = out, ranks
-        save = {"every": EVERY, "keep": 2, "asynchronous": asynchronous}
+        save = {"every": EVERY, "keep": 2, "keep_every": KEEP_EVERY, "asynchronous": asynchronous}
         self.recipe = small_recipe.recipe(STEPS, EVERY, save=save)
 
     def go(self, crash_at: str = "", until: int | None = None) -> list[int]:
@@ -86,6 +87,9 @@ class Run:
         newest = self.out / "checkpoints" / f"step-{STEPS:08d}"
         files = manifest.verify(newest).files
         return {name: each.sha256 for name, each in files.items() if name.endswith(".distcp")}
+
+    def kept(self) -> list[int]:
+        return [step for step, folder in committed(self.out / "checkpoints") if manifest.verify(folder)]
 
     def export(self) -> dict[str, str]:
         return {file.name: manifest.digest(file).sha256 for file in sorted((self.out / "export").iterdir())}
@@ -111,6 +115,8 @@ def trial_of(run: Run, crash_at: str, whole: Run) -> tuple[str, int]:
         return f"losses of steps {wrong} differ", 0
     if run.weights() != whole.weights():
         return "the last weights differ", 0
+    if run.kept() != [KEEP_EVERY, STEPS - EVERY, STEPS]:
+        return f"checkpoints of steps {run.kept()} are there", 0
     if run.export() != whole.export():
         return "the export differs", 0
     times = [len(each) for each in got.values()]

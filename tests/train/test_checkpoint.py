@@ -132,6 +132,36 @@ def test_keeps_the_newest(tmp_path: Path) -> None:
     assert found.step == 100_000_000
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_milestones_stay(tmp_path: Path, asynchronous: bool) -> None:
+    checkpoints = Checkpoints(tmp_path, ALONE, asynchronous=asynchronous)
+    model, optimizer = trained()
+    for step in range(1, 8):
+        checkpoints.save(step, model, [optimizer], {}, milestone=step in (2, 5, 6))
+    checkpoints.wait()
+    assert names(tmp_path) == [f"step-{step:08d}" for step in (2, 5, 6, 7)]
+    # A run that is resumed without the setting keeps them, and what a person has marked too.
+    (tmp_path / "step-00000007" / store.KEEP).touch()
+    resumed = Checkpoints(tmp_path, ALONE)
+    for step in (8, 9, 10):
+        resumed.save(step, model, [optimizer], {})
+    assert [found.step for found in resumed.verified()] == [10, 9, 7, 6, 5, 2]
+    (tmp_path / "step-00000002" / store.KEEP).unlink()
+    resumed.save(11, model, [optimizer], {})
+    assert names(tmp_path) == [f"step-{step:08d}" for step in (5, 6, 7, 10, 11)]
+
+
+def test_a_milestone_saved_again_is_there_once(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path, ALONE)
+    model, optimizer = trained()
+    for number in range(2):
+        checkpoints.save(2, model, [optimizer], {"number": number}, milestone=True)
+    assert names(tmp_path) == ["step-00000002"]
+    (found,) = checkpoints.verified()
+    assert found.state == {"number": 1}
+    assert store.KEEP in found.manifest.files
+
+
 def test_damaged_ones_are_passed_over_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoints = Checkpoints(tmp_path, ALONE)
     model, optimizer = trained()

@@ -68,6 +68,18 @@ def test_a_run_leaves_what_it_says(tmp_path: Path) -> None:
     ]
 
 
+def test_milestones_are_saved_and_stay(tmp_path: Path) -> None:
+    """Also at steps that are no multiple of save.every, and in a run that is resumed without the setting."""
+
+    def steps() -> list[int]:
+        return sorted(int(path.name.removeprefix("step-")) for path in (tmp_path / "checkpoints").iterdir())
+
+    train(recipe("train.save.keep_every=3"), tmp_path, until=7)
+    assert steps() == [3, 6, 7]
+    train(recipe(), tmp_path, resume=True)
+    assert steps() == [3, 6, 8, 12]
+
+
 @pytest.mark.parametrize("asynchronous", ["true", "false"])
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_resumed_is_uninterrupted_bit_for_bit(tmp_path: Path, asynchronous: str, optimizer: str) -> None:

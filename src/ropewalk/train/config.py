@@ -31,7 +31,9 @@ class SaveConfig(Settings):
     every: Steps | None = None
     """Steps; unless given ten times in a run, and always at its end."""
     keep: int = Field(default=2, ge=2)
-    """Checkpoints that stay."""
+    """Checkpoints that stay, the newest."""
+    keep_every: Steps | None = None
+    """Steps; a checkpoint is saved at each multiple of it too, and stays for good."""
     asynchronous: bool = True
     """Written while the training goes on."""
 

@@ -124,7 +124,8 @@ class Loop:
                 continue
             asked = self.signals.asked(self.world, self.step)
             # Saved before it is measured: what goes wrong in a measurement costs no work.
-            if self.step % save_every == 0 or self.step in (steps, self.again) or asked:
+            due = self.step % save_every == 0 or self.step in (steps, self.again)
+            if due or asked or self._milestone():
                 self.watchdog.beat(self.step, "saving")
                 self.again = None if self.save() else self.step + max(1, save_every // 10)
             if self.step % evaluate_every == 0 or self.step == steps:
@@ -262,7 +263,11 @@ class Loop:
 
     def _save(self) -> None:
         state = {"step": self.step, "bad": sorted(self.bad), "valid": self.valid, "watch": self.watch.state()}
-        self.checkpoints.save(self.step, self.learner, self.optimizers, state | self.facts)
+        state |= self.facts
+        self.checkpoints.save(self.step, self.learner, self.optimizers, state, milestone=self._milestone())
+
+    def _milestone(self) -> bool:
+        return self.config.save.keep_every is not None and self.step % self.config.save.keep_every == 0
 
     def _settle(self) -> None:
         """The last checkpoint is on the disk, or there was no room for it for as long as a person may need."""

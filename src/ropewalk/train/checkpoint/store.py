@@ -3,8 +3,9 @@
     RUN/checkpoints/step-00000100/{__RANK_0.distcp, .metadata, state.json, manifest.json}
 
 Saved: DCP writes into tmp-..., every file is on the disk and in the manifest, the manifest is on the disk, the lease is
-still ours; then one rename, and only then older ones go. Loaded: the newest folder whose every byte is as the manifest
-says, or the one before it, and it is said why. Tensors can be read by another number of ranks on another mesh.
+still ours; then one rename, and only then older ones go, but none that holds a file `keep`. Loaded: the newest folder
+whose every byte is as the manifest says, or the one before it, and it is said why. Tensors can be read by another
+number of ranks on another mesh.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ POINTS = (
     "prune.removed",
 )
 STATE = "state.json"
+KEEP = "keep"
+"""An empty file in a checkpoint that is not pruned: in it and not in the settings, which a resumed run may lack."""
 MAKE_ROOM = "Make room; if the run has ended by then, continue with --resume"
 # What torch's container adds to a tensor, and what the rest of a checkpoint takes.
 PER_TENSOR, BESIDE = 2 << 10, 256 << 10
@@ -92,18 +95,29 @@ class Checkpoints:
         self._pending: Future[None] | None = None
         self.ranks.on_first(self._prepare)
 
-    def save(self, step: int, model: nn.Module, optimizers: Sequence[Optimizer], state: dict[str, Any]) -> None:
-        """The state of this moment, also where it is written later. Raises what the save before it ended with."""
+    def save(
+        self,
+        step: int,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        state: dict[str, Any],
+        *,
+        milestone: bool = False,
+    ) -> None:
+        """The state of this moment, also where it is written later. Raises what the save before it ended with.
+
+        milestone: it stays when others are pruned.
+        """
         self.wait()
         text = json.dumps(state)
         held = tensors.collect(model, optimizers)
         self._refuse_not_finite(step, held)
         partial = self.ranks.on_first(lambda: self._begin(step, held))
         if self._thread is None:
-            self._write(step, held, text, partial)
+            self._write(step, held, text, partial, milestone)
         else:
             copy = BlockingAsyncStager().stage(held)
-            self._pending = self._thread.submit(self._write, step, copy, text, partial)
+            self._pending = self._thread.submit(self._write, step, copy, text, partial, milestone)
 
     def wait(self) -> None:
         """Until the save that is under way is committed."""
@@ -188,7 +202,7 @@ class Checkpoints:
         crash.here("save.folder")
         return partial
 
-    def _write(self, step: int, held: dict[str, Tensor], text: str, partial: Path) -> None:
+    def _write(self, step: int, held: dict[str, Tensor], text: str, partial: Path, milestone: bool) -> None:
         writer = RecordedWriter(partial)
         try:
             with quiet():
@@ -197,7 +211,7 @@ class Checkpoints:
             for each in self.ranks.gather(writer.files.written):
                 files |= each
             crash.here("save.tensors")
-            self.ranks.on_first(lambda: self._commit(step, partial, files, text))
+            self.ranks.on_first(lambda: self._commit(step, partial, files, text, milestone))
         except CheckpointException as error:
             causes = [*self.ranks.gather(writer.files.failure), *(cause for cause, _ in error.failures.values())]
             self._give_up(step, partial, causes)
@@ -215,9 +229,11 @@ class Checkpoints:
                 raise DiskFull(cause.errno, says, os.fspath(self.folder)) from cause
         raise SaveFailed(f"step {step} is not saved, the checkpoints before it are whole: {found[0]}") from found[0]
 
-    def _commit(self, step: int, partial: Path, written: dict[str, Digest], text: str) -> None:
+    def _commit(self, step: int, partial: Path, written: dict[str, Digest], text: str, milestone: bool) -> None:
         files = RecordedFiles()
         files.put(partial / STATE, text.encode())
+        if milestone:
+            files.put(partial / KEEP, b"")
         crash.here("save.state")
         whole = Manifest(step, self.ranks.size, written | files.written)
         files.put(partial / manifest.NAME, manifest.spelled(whole))
@@ -241,12 +257,13 @@ class Checkpoints:
         crash.here("save.committed")
 
     def _prune(self) -> None:
-        """The newest stay, as many as are kept; a damaged one is none of them."""
+        """The newest stay, as many as are kept, and milestones; a damaged one is none of them."""
         if self.lease is not None:
             self.lease.check()
         kept: set[int] = set()
         for step, folder in reversed(committed(self.folder)):
-            if len(kept) < self.keep and step not in kept and self._stands(folder):
+            wanted = len(kept) < self.keep or (folder / KEEP).exists()
+            if wanted and step not in kept and self._stands(folder):
                 kept.add(step)
             elif kept:
                 self._remove(folder)
