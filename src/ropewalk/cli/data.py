@@ -25,7 +25,7 @@ app = Commands(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Out = Annotated[Path, typer.Option(metavar="DIR", help="Write this directory.")]
+Out = Annotated[str, typer.Option(metavar="DIR", help="Write this directory, or to this URL.")]
 
 
 class Kind(StrEnum):
@@ -59,7 +59,10 @@ class Document(StrEnum):
 def prepare(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT", help="Files .txt .jsonl .tsv .parquet, directories of them, or a corpus."),
+        typer.Argument(
+            metavar="INPUT",
+            help="Read files .txt .jsonl .tsv .parquet, directories of them, URLs of either, or a corpus.",
+        ),
     ],
     out: Out,
     kind: Annotated[
@@ -127,7 +130,7 @@ def prepare(
 @guarded
 def fetch(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="long-english, chinese, en-zh or en-de.")],
-    out: Out,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Write this directory.")],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -146,7 +149,7 @@ def fetch(
 @app.command(epilog=examples("ropewalk data show prepared", "ropewalk data show prepared --check --json"))
 @guarded
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `data prepare` wrote.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="What `data prepare` wrote, or its URL.")],
     check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its hashes.")] = False,
     json: Json = False,
     quiet: Quiet = False,
@@ -163,12 +166,14 @@ def show(
         raise typer.Exit(WRONG)
 
 
-def _meant(inputs: list[str], out: Path, said: dict[str, Any], quiet: bool) -> tuple[list[str], Options]:
+def _meant(inputs: list[str], out: str, said: dict[str, Any], quiet: bool) -> tuple[list[str], Options]:
     """The files to prepare, of a corpus fetched first, and how."""
     from ropewalk.data.corpora import CORPORA, find
+    from ropewalk.data.layout import staging
     from ropewalk.data.options import Options
+    from ropewalk.data.urls import located
 
-    named = [name for name in inputs if name in CORPORA or not Path(name).exists()]
+    named = [name for name in inputs if name in CORPORA or not ("://" in name or Path(name).exists())]
     if not named:
         return inputs, Options.model_validate(said)
     corpus = find(named[0])
@@ -177,7 +182,7 @@ def _meant(inputs: list[str], out: Path, said: dict[str, Any], quiet: bool) -> t
     from ropewalk.data.prepare.fetch import fetch as fetched
 
     options = Options.model_validate({**corpus.options.model_dump(), "licence": corpus.licence, **said})
-    return [str(fetched(corpus.name, f"{out}.raw", _said(quiet)))], options
+    return [str(fetched(corpus.name, staging(located(out)).with_suffix(".raw"), _said(quiet)))], options
 
 
 def _said(quiet: bool) -> Callable[[str], None]:
@@ -205,7 +210,7 @@ def _bar(hidden: bool) -> Iterator[Callable[[str, int, int], None]]:
         yield progress
 
 
-def _write(folder: Path, json: bool, quiet: bool) -> None:
+def _write(folder: str, json: bool, quiet: bool) -> None:
     from ropewalk.data.layout import describe
 
     about = describe(folder)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.data.corpora import CORPORA
+from ropewalk.data.urls import Located, Remote, located
 
 HEADER = 128
 """Bytes before the numbers of an offsets file: numpy's header has this size up to any number of documents."""
@@ -31,12 +32,12 @@ def names(stream: str, shard: int) -> tuple[str, str]:
     return f"{stream}-{shard:05}.bin", ("" if stream == "tokens" else f"{stream}-") + f"offsets-{shard:05}.npy"
 
 
-def describe(path: str | Path) -> dict[str, Any]:
+def describe(path: str | Path | Remote) -> dict[str, Any]:
     """What data.json says."""
-    folder = Path(path)
+    folder = path if isinstance(path, Remote) else located(path)
     file = folder / "data.json"
     if not file.is_file():
-        part = Path(f"{folder}.part")
+        part = staging(folder)
         hint = f"its preparation was cut off; run it again to go on ({part})" if part.is_dir() else "prepare it first"
         known = folder.name if folder.name in CORPORA else "INPUT..."
         raise BadData(f"{folder}: no data.json there; {hint}: ropewalk data prepare {known} --out {folder}")
@@ -51,9 +52,14 @@ def describe(path: str | Path) -> dict[str, Any]:
     return found
 
 
+def staging(folder: Located) -> Path:
+    """Where it is made: beside it, or in the current folder for one that is elsewhere."""
+    return Path(f"{folder.name}.part" if isinstance(folder, Remote) else f"{folder}.part")
+
+
 def changed(path: str | Path) -> list[str]:
     """The files that are not as they were written, by their hashes."""
-    folder, about = Path(path), describe(path)
+    folder, about = located(path), describe(path)
     wanted = {"tokenizer.json": about["tokenizer"]}
     for split, found in about["splits"].items():
         for stream, held in found["streams"].items():
@@ -63,7 +69,7 @@ def changed(path: str | Path) -> list[str]:
     return [str(folder / name) for name, digest in wanted.items() if file_hash(folder / name) != digest]
 
 
-def file_hash(path: Path) -> str | None:
+def file_hash(path: Located) -> str | None:
     """SHA-256 of a file; None where there is none."""
     if not path.is_file():
         return None

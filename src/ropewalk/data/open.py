@@ -26,6 +26,7 @@ from ropewalk.data.pairs import PairRows
 from ropewalk.data.stored import Documents
 from ropewalk.data.tasks import END, MASK, START, TaskRows
 from ropewalk.data.texts import DocumentRows, StreamRows
+from ropewalk.data.urls import Remote, located
 
 if TYPE_CHECKING:
     import grain
@@ -124,7 +125,9 @@ def open_data(config: AnyData, *, stack: Stack, seed: int) -> Data:
             fingerprint=fingerprint,
             special=special,
         )
-    folder = Path(config.path)
+    folder = located(config.path)
+    if isinstance(folder, Remote):
+        raise ValueError(f"data.path {folder}: training reads from a disk of this machine; copy the directory there")
     about = describe(folder)
     if about["kind"] != config.kind:
         raise ValueError(f"{folder} holds {about['kind']}, data.kind is {config.kind}; write data.kind={about['kind']}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -24,12 +25,13 @@ from typing import Any
 import numpy as np
 
 from ropewalk import crash
-from ropewalk.data.layout import FORMAT, STREAMS, describe, file_hash, names
+from ropewalk.data.layout import FORMAT, STREAMS, describe, file_hash, names, staging
 from ropewalk.data.options import Options
 from ropewalk.data.prepare import inputs, parts
 from ropewalk.data.prepare.parts import Asked, grouped
 from ropewalk.data.prepare.tokenizer import Words, train_tokenizer
 from ropewalk.data.prepare.writer import Writer, replace, sync
+from ropewalk.data.urls import Located, Remote, located, stamp
 from ropewalk.system import lock
 from ropewalk.trials.jobs import Workers, mapped
 
@@ -45,9 +47,13 @@ POINTS = (
     "prepare.renamed",
 )
 """Where a test can have a preparation killed."""
+REMOTE_POINTS = ("prepare.shipped", "prepare.uploaded")
+"""The same, where the output is on another machine."""
 TOKENIZER_BYTES = 8 << 20
 """Of text that a tokenizer is trained on: of more, a part chosen by hash."""
-PLAN = 2
+NOTES = ("plan.json", "state.json", "lock")
+"""Files that only a preparation in progress has."""
+PLAN = 3
 """Of the plan's form: parts of another one are cut elsewhere."""
 COMMIT_SECONDS = 5.0
 """Between two notes of how far it is. They name every file: one after each would take time quadratic in the files."""
@@ -66,35 +72,48 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepares files into a directory; gives what its data.json says. One that is there already is left as it is.
     The bytes that are written are the same for any number of workers."""
-    paths = inputs.files([Path(file) for file in files], options.kind)
-    final = Path(out)
-    part = Path(f"{final}.part")
-    if final.exists():
+    paths = inputs.files([located(file) for file in files], options.kind)
+    final = located(out)
+    part = staging(final)
+    if (final / "data.json").is_file() if isinstance(final, Remote) else final.exists():
         return _already(final, paths, options)
     part.mkdir(parents=True, exist_ok=True)
     with _alone(part):
-        if (part / "data.json").is_file():
+        # A tokenizer has threads for all cores of its own.
+        alone = workers._replace(environment={"TOKENIZERS_PARALLELISM": "false", **workers.environment})
+        run = _Run(part, final, paths, options, progress or (lambda *_: None), alone)
+        if (part / "data.json").is_file() and not isinstance(final, Remote):
             _already(part, paths, options)  # killed on the last few lines of this
         else:
-            # A tokenizer has threads for all cores of its own.
-            alone = workers._replace(environment={"TOKENIZERS_PARALLELISM": "false", **workers.environment})
-            run = _Run(part, paths, options, progress or (lambda *_: None), alone)
             run.survey()
-            run.tokenizer()
-            run.tokens()
-            run.finish()
-        for name in ("plan.json", "state.json", "lock"):
-            (part / name).unlink(missing_ok=True)
-        crash.here("prepare.cleaned")
-        part.rename(final)
-        sync(final.parent)
-        crash.here("prepare.renamed")
+            if not (part / "data.json").is_file():
+                run.tokenizer()
+                run.tokens()
+                run.finish()
+        if isinstance(final, Remote):
+            _upload(part, final)
+        else:
+            for name in NOTES:
+                (part / name).unlink(missing_ok=True)
+            crash.here("prepare.cleaned")
+            part.rename(final)
+            sync(final.parent)
+            crash.here("prepare.renamed")
     return describe(final)
 
 
 class _Run:
-    def __init__(self, part: Path, paths: list[Path], options: Options, progress: Progress, workers: Workers) -> None:
-        self.part, self.paths, self.options, self.progress, self.workers = part, paths, options, progress, workers
+    def __init__(
+        self,
+        part: Path,
+        final: Located,
+        paths: list[Located],
+        options: Options,
+        progress: Progress,
+        workers: Workers,
+    ) -> None:
+        self.part, self.final, self.paths, self.options = part, final, paths, options
+        self.progress, self.workers = progress, workers
         self.valid = options.valid
         self.surveyed: list[dict[str, Any]] = []
         self.state: dict[str, Any] = {}
@@ -102,11 +121,13 @@ class _Run:
     def survey(self) -> None:
         """Reads everything once: mistakes in line 9,000,000 are told before hours of work, not after them."""
         asked = self.options.model_dump()
-        stats = [(path.stat().st_size, path.stat().st_mtime_ns) for path in self.paths]
-        known = [{"file": str(p.resolve()), "size": s, "time": t} for p, (s, t) in zip(self.paths, stats, strict=True)]
-        fresh: dict[str, Any] = {"plan": PLAN, "asked": asked, "inputs": known, "found": []}
+        stats = [stamp(path) for path in self.paths]
+        files = [str(path if isinstance(path, Remote) else path.resolve()) for path in self.paths]
+        known = [{"file": file, "size": size, "time": at} for file, (size, at) in zip(files, stats, strict=True)]
+        out = str(self.final) if isinstance(self.final, Remote) else None
+        fresh: dict[str, Any] = {"plan": PLAN, "out": out, "asked": asked, "inputs": known, "found": []}
         before = _load(self.part / "plan.json") or fresh
-        same = all(before.get(key) == fresh[key] for key in ("plan", "asked", "inputs"))
+        same = all(before.get(key) == fresh[key] for key in ("plan", "out", "asked", "inputs"))
         if not same and not (self.part / "state.json").is_file():
             # No token is written yet: what was asked for now is what is meant.
             (self.part / "tokenizer.json").unlink(missing_ok=True)
@@ -177,7 +198,7 @@ class _Run:
 
     def tokens(self) -> None:
         """Parts are encoded by the workers and written by this process alone, in their order."""
-        start: dict[str, Any] = {"part": 0, "bytes": {}, "files": {}}
+        start: dict[str, Any] = {"part": 0, "bytes": {}, "files": {}, "sha256": {}}
         self.state = _load(self.part / "state.json") or start
         width = self.words.dtype.itemsize
         streams = [(split, stream) for split in SPLITS for stream in STREAMS[self.options.kind]]
@@ -209,8 +230,32 @@ class _Run:
 
     def _commit(self) -> None:
         self.state["files"] = {name: writer.commit() for name, writer in self.writers.items()}
+        ended = [
+            (name, shard)
+            for name, sizes in self.state["files"].items()
+            for shard in range(len(self.state["sha256"].setdefault(name, [])), len(sizes) - 1)
+        ]
+        for name, shard in ended:
+            self.state["sha256"][name].append([file_hash(file) for file in self._shard(name, shard)])
         replace(self.part / "state.json", _json(self.state))
         crash.here("prepare.state")
+        self._ship()
+
+    def _ship(self) -> None:
+        """Shards that have ended go to another machine as they do: they need not all have room on this one."""
+        if not isinstance(self.final, Remote):
+            return
+        for name, hashes in self.state["sha256"].items():
+            for shard in range(len(hashes)):
+                for file in self._shard(name, shard):
+                    if file.is_file():
+                        (self.final / str(file.relative_to(self.part))).upload(file)
+                        crash.here("prepare.shipped")
+                        file.unlink()
+
+    def _shard(self, name: str, shard: int) -> list[Path]:
+        split, stream = name.split("/")
+        return [self.part / split / file for file in names(stream, shard)]
 
     def finish(self) -> None:
         np.save(self.part / "token_bytes.npy", self.words.token_bytes())
@@ -234,16 +279,30 @@ class _Run:
     def _described(self, split: str) -> dict[str, Any]:
         streams = {}
         for stream in STREAMS[self.options.kind]:
-            sizes = self.writers[f"{split}/{stream}"].sizes
-            hashes = [[file_hash(self.part / split / name) for name in names(stream, n)] for n in range(len(sizes))]
+            name = f"{split}/{stream}"
+            sizes = self.writers[name].sizes
+            hashes = [*self.state["sha256"].get(name, [])]
+            hashes += [[*map(file_hash, self._shard(name, shard))] for shard in range(len(hashes), len(sizes))]
             shards = [{**size, "sha256": found} for size, found in zip(sizes, hashes, strict=True)]
-            text = self.state["bytes"].get(f"{split}/{stream}", 0)
+            text = self.state["bytes"].get(name, 0)
             streams[stream] = {"tokens": sum(size["tokens"] for size in sizes), "bytes": text, "shards": shards}
         documents = sum(size["documents"] for size in self.writers[f"{split}/{STREAMS[self.options.kind][0]}"].sizes)
         return {"documents": documents, "streams": streams}
 
 
-def _already(final: Path, paths: list[Path], options: Options) -> dict[str, Any]:
+def _upload(part: Path, final: Remote) -> None:
+    """data.json is the last file to appear there: without it a directory is not complete."""
+    for file in sorted(file for file in part.rglob("*") if file.is_file() and file.name not in (*NOTES, "data.json")):
+        (final / str(file.relative_to(part))).upload(file)
+    crash.here("prepare.uploaded")
+    (final / "data.json").upload(part / "data.json")
+    old = Path(f"{part}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    part.rename(old)
+    shutil.rmtree(old)
+
+
+def _already(final: Located, paths: list[Located], options: Options) -> dict[str, Any]:
     about = describe(final)
     sources = [{"name": path.name, "sha256": file_hash(path)} for path in paths]
     given = options.tokenizer is None or file_hash(Path(options.tokenizer)) == about["tokenizer"]
@@ -267,6 +326,8 @@ def _alone(part: Path) -> Iterator[None]:
 def _difference(before: dict[str, Any], fresh: dict[str, Any]) -> str:
     if before.get("plan") != PLAN:
         return "another version of ropewalk"
+    if before["out"] != fresh["out"]:
+        return f"--out {before['out'] or 'a local directory'}"
     if before["inputs"] != fresh["inputs"]:
         return "other input files, or they have changed since"
     asked = fresh["asked"]

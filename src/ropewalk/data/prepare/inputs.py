@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
 
 from ropewalk.data.layout import BadData
+from ropewalk.data.urls import Located, Remote
 
 Document = Literal["file", "line", "blank"]
 KEYS = {"text": ("text",), "pairs": ("source", "target")}
@@ -38,11 +39,14 @@ class Item(NamedTuple):
     after: Place
 
 
-def files(inputs: list[Path], kind: str) -> list[Path]:
+def files(inputs: list[Located], kind: str) -> list[Located]:
     """The files meant, in order: a directory stands for all in it that can be read."""
-    found: list[Path] = []
+    found: list[Located] = []
     for path in inputs:
-        inside = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES[kind]) if path.is_dir() else [path]
+        inside: list[Located] = [path]
+        if path.is_dir():
+            every = path.inside() if isinstance(path, Remote) else path.rglob("*")
+            inside = sorted((file for file in every if file.suffix in SUFFIXES[kind]), key=_order)
         if not inside:
             raise ValueError(f"{path}: no {', '.join(SUFFIXES[kind])} file in it")
         found += inside
@@ -54,7 +58,12 @@ def files(inputs: list[Path], kind: str) -> list[Path]:
     return found
 
 
-def read(path: Path, kind: str, document: Document, place: Place = Place()) -> Iterator[Item]:  # noqa: B008
+def _order(file: Located) -> tuple[str, ...]:
+    """The same wherever a directory is: its parts, as paths are compared."""
+    return (Path(file.path) if isinstance(file, Remote) else file).parts
+
+
+def read(path: Located, kind: str, document: Document, place: Place = Place()) -> Iterator[Item]:  # noqa: B008
     """The items of a file after a place in it."""
     if path.suffix == ".parquet":
         yield from _table(path, KEYS[kind], place)
@@ -70,14 +79,14 @@ def read(path: Path, kind: str, document: Document, place: Place = Place()) -> I
                 yield Item(_parsed(path, after.line, text, kind), after)
 
 
-def _lines(path: Path, file: BinaryIO, place: Place) -> Iterator[tuple[str, Place]]:
+def _lines(path: Located, file: BinaryIO, place: Place) -> Iterator[tuple[str, Place]]:
     offset, line = place
     while data := file.readline(MOST_BYTES + 1):
         offset, line = offset + len(data), line + 1
         yield _decoded(path, line, data).rstrip("\r\n"), Place(offset, line)
 
 
-def _decoded(path: Path, line: int, data: bytes) -> str:
+def _decoded(path: Located, line: int, data: bytes) -> str:
     if len(data) > MOST_BYTES:
         raise BadData(f"{path}, line {line}: more than {MOST_BYTES >> 20} MiB in one document; cut it into several")
     try:
@@ -90,14 +99,14 @@ def _decoded(path: Path, line: int, data: bytes) -> str:
         ) from None
 
 
-def _whole(path: Path, file: BinaryIO, place: Place) -> Iterator[Item]:
+def _whole(path: Located, file: BinaryIO, place: Place) -> Iterator[Item]:
     if data := file.read(MOST_BYTES + 1):
         if len(data) > MOST_BYTES:
             raise BadData(f"{path}: more than {MOST_BYTES >> 20} MiB as one document; try --document line or blank")
         yield Item((_decoded(path, 1, data),), Place(place.offset + len(data), data.count(b"\n")))
 
 
-def _paragraphs(path: Path, file: BinaryIO, place: Place) -> Iterator[Item]:
+def _paragraphs(path: Located, file: BinaryIO, place: Place) -> Iterator[Item]:
     held: list[str] = []
     size, after = 0, place
     for text, after in _lines(path, file, place):
@@ -113,7 +122,7 @@ def _paragraphs(path: Path, file: BinaryIO, place: Place) -> Iterator[Item]:
         yield Item(("\n".join(held),), after)
 
 
-def _parsed(path: Path, line: int, text: str, kind: str) -> tuple[str, ...]:
+def _parsed(path: Located, line: int, text: str, kind: str) -> tuple[str, ...]:
     if path.suffix == ".txt":
         return (text,)
     if not text.strip():
@@ -144,12 +153,12 @@ def _strings(where: str, record: object, keys: tuple[str, ...]) -> tuple[str, ..
     return tuple(record[key] for key in keys)
 
 
-def _table(path: Path, keys: tuple[str, ...], place: Place) -> Iterator[Item]:
+def _table(path: Located, keys: tuple[str, ...], place: Place) -> Iterator[Item]:
     import pyarrow
     from pyarrow import parquet
 
     try:
-        with parquet.ParquetFile(path) as table:
+        with parquet.ParquetFile(path.seekable() if isinstance(path, Remote) else path) as table:
             missing = [key for key in keys if key not in table.schema_arrow.names]
             if missing:
                 have = ", ".join(table.schema_arrow.names)

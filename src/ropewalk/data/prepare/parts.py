@@ -10,15 +10,15 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ropewalk.data.layout import STREAMS
+from ropewalk.data.layout import STREAMS, file_hash
 from ropewalk.data.options import Options
 from ropewalk.data.prepare import inputs
 from ropewalk.data.prepare.tokenizer import Words
+from ropewalk.data.urls import Located
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Asked(NamedTuple):
 
 
 class Span(NamedTuple):
-    file: Path
+    file: Located
     start: inputs.Place = inputs.Place()
     stop: inputs.Place | None = None
     """None: to the end."""
@@ -66,7 +66,7 @@ def grouped(items: Iterable[T], sizes: Iterable[int], least: int) -> Iterator[li
         yield held
 
 
-def spans(files: list[Path], surveyed: list[dict[str, Any]], chunk: int) -> list[list[Span]]:
+def spans(files: list[Located], surveyed: list[dict[str, Any]], chunk: int) -> list[list[Span]]:
     """The parts that all files are cut into."""
     cut: list[Span] = []
     sizes: list[int] = []
@@ -78,12 +78,12 @@ def spans(files: list[Path], surveyed: list[dict[str, Any]], chunk: int) -> list
     return list(grouped(cut, sizes, chunk))
 
 
-def survey(asked: Asked, files: list[Path]) -> list[dict[str, Any]]:
+def survey(asked: Asked, files: list[Located]) -> list[dict[str, Any]]:
     """Of each file its hash, how much is in it, and where it can be cut."""
     return [_survey(asked, file) for file in files]
 
 
-def _survey(asked: Asked, file: Path) -> dict[str, Any]:
+def _survey(asked: Asked, file: Located) -> dict[str, Any]:
     options = asked.options
     found: dict[str, Any] = {"name": file.name, "sha256": "", "bytes": 0, "empty": 0, "train": 0, "valid": 0}
     found |= {"least": 1.0, "most": 0.0, "cuts": []}
@@ -102,8 +102,7 @@ def _survey(asked: Asked, file: Path) -> dict[str, Any]:
         share = _share(_key(options.kind, item.texts), 0)
         found["least"], found["most"] = min(found["least"], share), max(found["most"], share)
         found["bytes"] += sum(len(text.encode()) for text in item.texts)
-    with file.open("rb") as opened:
-        found["sha256"] = hashlib.file_digest(opened, "sha256").hexdigest()
+    found["sha256"] = file_hash(file)
     return found
 
 
