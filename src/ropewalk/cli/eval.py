@@ -57,7 +57,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME",
-            help="Compute with ropewalk, or with transformers, which has architectures that ropewalk does not load.",
+            help="Compute with ropewalk; with transformers, which has architectures that ropewalk does not load; or "
+            "with llama.cpp, from a .gguf file.",
         ),
     ] = "ropewalk",
     allow_kind: AllowKind = None,
@@ -150,7 +151,10 @@ def _show(report: Report) -> None:
          f"{one.to_dict()['bits_per_byte']:.4f}")
         for one in report.perplexity
     ]  # fmt: skip
-    write_table(("perplexity", "window", "stride", "", "bits per byte"), read)
+    if read:
+        write_table(("perplexity", "window", "stride", "", "bits per byte"), read)
+    for one in report.not_measured:
+        write(f"not measured: {one}")
     write("")
     left = f"; left out: {', '.join(report.left_out)}" if report.left_out else ""
     write(f"{len(report.documents)} documents, nats per token, {report.engine}; {report.rule}{left}")

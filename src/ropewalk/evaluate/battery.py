@@ -12,7 +12,7 @@ from typing import Any
 
 from ropewalk.evaluate.documents import Document, far_places
 from ropewalk.evaluate.measures import needles, perplexity, tail
-from ropewalk.evaluate.passage import Engine, described
+from ropewalk.evaluate.passage import Cannot, Engine, described
 from ropewalk.scaling import Scaling
 
 TAIL = 512
@@ -37,6 +37,8 @@ class Report:
     tail: tail.Tail
     needles: list[needles.Needles]
     perplexity: list[perplexity.Perplexity]
+    not_measured: list[str]
+    """What this engine cannot compute, with the reason."""
 
     @property
     def verdict(self) -> str:
@@ -64,6 +66,7 @@ class Report:
             "tail": self.tail.to_dict(),
             "needles": [one.to_dict() for one in self.needles],
             "perplexity": [one.to_dict() for one in self.perplexity],
+            "not_measured": self.not_measured,
         }
 
 
@@ -93,19 +96,26 @@ def evaluate(
     found = tail.measure(
         engine, judges, trained=trained, lengths=lengths, scaling=scaling, tail=tail_tokens, progress=progress
     )
-    searched = []
+    searched: list[needles.Needles] = []
+    skipped: list[str] = []
     if encode is not None and (control := _control(encode)) <= longest:
         asked = [document.tokens for document in documents[:passes]]
         places = [control, *(length for length in sorted({*lengths}) if length > control)]
         for done, length in enumerate(places):
             progress("needles", done, len(places))
-            searched.append(needles.measure(engine, asked, encode, length, scaling=scaling))
+            try:
+                searched.append(needles.measure(engine, asked, encode, length, scaling=scaling))
+            except Cannot as error:
+                skipped.append(f"needles at {length:,}: {error}")
     near = min(trained, longest)
     protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(near, None), (longest, None), (near, near // 4)])
-    read = []
+    read: list[perplexity.Perplexity] = []
     for done, (length, stride) in enumerate(protocols):
         progress("perplexity", done, len(protocols))
-        read.append(perplexity.measure(engine, judges[:READ], length, stride=stride, scaling=scaling))
+        try:
+            read.append(perplexity.measure(engine, judges[:READ], length, stride=stride, scaling=scaling))
+        except Cannot as error:
+            skipped.append(f"perplexity in windows of {length:,}: {error}")
     return Report(
         engine.name,
         trained,
@@ -116,6 +126,7 @@ def evaluate(
         found,
         searched,
         read,
+        skipped,
     )
 
 

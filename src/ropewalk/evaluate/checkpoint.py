@@ -19,7 +19,7 @@ from ropewalk.evaluate.passage import Engine
 WEIGHTS = (".safetensors", ".gguf", "config.json")
 
 
-ENGINES = ("ropewalk", "transformers")
+ENGINES = ("ropewalk", "transformers", "llama.cpp")
 
 
 def opened(
@@ -33,6 +33,8 @@ def opened(
     facts = Facts(read(place, kinds=kinds))
     if engine == "transformers":
         found: Engine = _by_transformers(place, facts, dtype)
+    elif engine == "llama.cpp":
+        found = _by_llama_cpp(place, facts, dtype)
     else:
         model = load(place, dtype=dtype, kinds=kinds)
         found = Ours(model, model=digest(place), windows_scale=facts.windows_scale)
@@ -53,6 +55,16 @@ def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
     safe = {"trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
     model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype or "auto", **safe).to(device)
     return HF(model, model=digest(place), facts=facts)
+
+
+def _by_llama_cpp(place: Path, facts: Facts, dtype: str | None) -> Engine:
+    if place.is_dir():
+        raise ValueError(f"llama.cpp reads .gguf files; write ropewalk export {place} --format gguf OUT.gguf")
+    if dtype is not None:
+        raise ValueError(f"llama.cpp computes with the file's weights; leave out --dtype {dtype}")
+    from ropewalk.evaluate.engines.llama_cpp import LlamaCpp
+
+    return LlamaCpp(place, model=digest(place), facts=facts)
 
 
 def digest(path: Path) -> str:

@@ -20,6 +20,10 @@ Numbers = NDArray[np.int64]
 Nats = NDArray[np.float64]
 
 
+class Cannot(ValueError):
+    """What an engine has no way to compute; the reason is the message."""
+
+
 @dataclass(frozen=True, eq=False)
 class Passage:
     tokens: Numbers  # (N,)
@@ -56,7 +60,7 @@ class Passage:
 
 
 class Engine(Protocol):
-    """Computes likelihoods with one model. What it cannot do it refuses with the reason."""
+    """Computes likelihoods with one model. What it cannot do it refuses with `Cannot`."""
 
     name: str
     """What computes, with its version and dtype: two names are never compared in one table without saying so."""

@@ -1,0 +1,77 @@
+"""llama.cpp's likelihoods of forced tokens against ours, of the same GGUF file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ropewalk.checkpoints.export.convert import export
+from ropewalk.evaluate import battery
+from ropewalk.evaluate.checkpoint import opened
+from ropewalk.evaluate.documents import Document
+from ropewalk.evaluate.engines import llama_cpp
+from ropewalk.evaluate.passage import Cannot, Passage
+from ropewalk.scaling import Linear, Llama3, YaRN
+from tests.checkpoints.small_models import make, write_tokenizer
+
+pytest.importorskip("xllamacpp")
+TOKENS = np.random.default_rng(2).integers(40, 90, 500)
+YARN = YaRN(factor=2, trained=256)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    make("llama", folder / "source")
+    write_tokenizer(folder / "source")
+    export(folder / "source", folder / "model.gguf", format="gguf")
+    return folder / "model.gguf"
+
+
+def test_forced_tokens_have_our_likelihoods(file: Path) -> None:
+    ours, theirs = opened(file)[0], opened(file, engine="llama.cpp")[0]
+    assert theirs.name.startswith("llama.cpp")
+    assert theirs.trained == 256
+    short, long = Passage.plain(TOKENS[:250], 60), Passage.plain(TOKENS, 60)
+    for passage, scaling in ((short, None), (long, YARN), (short, Linear(factor=2)), (short, None)):
+        np.testing.assert_allclose(theirs.nats(passage, scaling), ours.nats(passage, scaling), atol=1e-3)
+    assert np.abs(ours.nats(short) - ours.nats(short, YARN)).max() > 1e-2
+
+
+def test_what_it_cannot_do_is_said(file: Path) -> None:
+    engine = opened(file, engine="llama.cpp")[0]
+    gap = np.concatenate([np.arange(50), np.arange(60, 110)])
+    for passage, scaling, says in (
+        (Passage(TOKENS[:100], gap, 10), None, "gaps"),
+        (Passage.plain(np.tile(TOKENS, 3)[:1300], 1200), None, "at most 1,024"),
+        (Passage.plain(np.append(TOKENS[:100], 97), 10), None, "part of a character"),
+        (Passage.plain(TOKENS, 10), None, "context_length, 256"),
+        (Passage.plain(TOKENS, 10), Linear(factor=2), "context_length, 256"),
+        (Passage.plain(TOKENS, 10), Llama3(factor=4, trained=256), "no flags for llama3"),
+    ):
+        with pytest.raises(Cannot, match=says):
+            engine.nats(passage, scaling)
+    with pytest.raises(Cannot, match="candidates"):
+        engine.choices(Passage.plain(TOKENS[:100], 10), np.arange(5))
+
+
+def test_the_battery_says_what_was_not_measured(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama_cpp, "MOST", 100)
+    engine, encode = opened(file, engine="llama.cpp")
+    texts = [np.random.default_rng(seed).integers(40, 90, 250) for seed in (0, 1)]
+    documents = [Document(f"text {n}", str(n), tokens, 250) for n, tokens in enumerate(texts)]
+    report = battery.evaluate(engine, documents, encode, trained=256, lengths=[120, 250], tail_tokens=8)
+    assert report.tail.loss[250]
+    assert not [one for one in report.perplexity if one.stride > 100]
+    assert any(one.startswith("perplexity in windows of 250: llama.cpp scores") for one in report.not_measured)
+
+
+def test_other_forms_are_answered_with_what_to_type(file: Path) -> None:
+    with pytest.raises(ValueError, match=r"export .* --format gguf"):
+        opened(file.parent / "source", engine="llama.cpp")
+    with pytest.raises(ValueError, match=r"export .* --format hf"):
+        opened(file, engine="transformers")
+    with pytest.raises(ValueError, match="leave out --dtype"):
+        opened(file, engine="llama.cpp", dtype="float32")
