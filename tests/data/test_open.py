@@ -53,12 +53,14 @@ def test_shards_are_parts_of_one_batch(case: tuple[AnyData, Stack], split: str) 
                 assert all(torch.equal(x, y[shard::shards]) for x, y in zip(flat(part), whole, strict=True))
 
 
+@pytest.mark.parametrize("rows", [4, 2])
 @pytest.mark.parametrize("workers", [0, 1, 3])
-def test_iteration_is_the_batches_in_order(case: tuple[AnyData, Stack], workers: int) -> None:
+def test_iteration_is_the_batches_in_order(case: tuple[AnyData, Stack], workers: int, rows: int) -> None:
+    """Also of one sequence for each shard."""
     data = opened(case)
-    found = data.batches("train", rows=4, shard=1, shards=2, start=5, workers=workers)
+    found = data.batches("train", rows=rows, shard=1, shards=2, start=5, workers=workers)
     for number, batch in enumerate(islice(found, 12), 5):
-        assert same(batch, data.batch("train", number, rows=4, shard=1, shards=2))
+        assert same(batch, data.batch("train", number, rows=rows, shard=1, shards=2))
 
 
 def test_every_row_once_an_epoch_in_another_order(case: tuple[AnyData, Stack]) -> None:

@@ -35,6 +35,8 @@ Stack = Literal["decoder", "encoder", "encoder-decoder"]
 Split = Literal["train", "valid"]
 MOST_ROWS = 2**32 - 1
 """Grain shuffles 32-bit numbers."""
+MOST_READ = 2**53
+"""Sequences of a run: past it Grain's count of batches, a float, is not exact, and of single sequences overflows."""
 AHEAD = 4
 """Batches that are made before they are asked for."""
 
@@ -89,7 +91,7 @@ class Data:
     ) -> Iterator[Batch]:
         """Batches from number `start` on, without end; `workers` threads make them before they are asked for."""
         self._ready(split, rows, shard, shards)
-        part = self._ordered[split][start * rows + shard :: shards]
+        part = self._ordered[split][start * rows + shard : MOST_READ : shards]
         batched = part.batch(rows // shards, batch_fn=partial(self._collate, split))
         options = _grain().ReadOptions(num_threads=workers, prefetch_buffer_size=max(AHEAD, workers) if workers else 0)
         return iter(batched.to_iter_dataset(options))
