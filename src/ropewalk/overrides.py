@@ -11,7 +11,7 @@ of one command are one layer, so their order does not matter and none silently u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
@@ -60,17 +60,27 @@ class BadConfig(ValueError):
         super().__init__("\n".join([f"{source}, {count}:", *lines]))
 
 
-def load(root: type[Root], path: str | Path | None = None, assignments: Sequence[str] = ()) -> Root:
-    """The config of a file, or the defaults where there is none, with `key=value` laid over it."""
+def load(
+    root: type[Root],
+    path: str | Path | None = None,
+    assignments: Sequence[str] = (),
+    adapt: Callable[[dict[str, Any]], dict[str, Any]] = lambda data: data,
+) -> Root:
+    """The config of a file, or the defaults where there is none, with `key=value` laid over it. adapt: what is done to
+    the whole before it is validated."""
     parts = [str(path)] if path is not None else []
     source = " + ".join([*parts, "command line"] if assignments else parts) or "defaults"
     data = {} if path is None else expand(read(path), root)
-    layer = assigned(assignments)
-    data = expand(merge(_without_alternatives(root, data, layer), layer), root)
+    data = adapt(expand(layered(root, data, assigned(assignments)), root))
     try:
         return root.model_validate(data)
     except ValidationError as error:
         raise problems(error, root, source, data) from None
+
+
+def layered(root: type[BaseModel], under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """One config of a model over another, by the rules of this file."""
+    return merge(_without_alternatives(root, under, over), over)
 
 
 def _without_alternatives(annotation: Any, under: Any, over: Any) -> Any:

@@ -145,10 +145,9 @@ def _split(words: list[str], most: int) -> tuple[list[str], list[str]]:
 
 
 def _load(file: str | None, assignments: list[str]) -> Recipe:
-    from ropewalk.overrides import load
-    from ropewalk.train.config import Recipe
+    from ropewalk.train.start.recipe import load_recipe
 
-    return load(Recipe, None if file is None else located(file), assignments)
+    return load_recipe(None if file is None else located(file), assignments)
 
 
 def _flat(data: Any, above: str = "") -> dict[str, Any]:

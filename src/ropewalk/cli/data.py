@@ -69,7 +69,12 @@ def prepare(
         Kind | None, typer.Option(help="Read inputs as documents (text), or as texts and their translations (pairs).")
     ] = None,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Use this tokenizer.json; one is trained unless given.")
+        str | None,
+        typer.Option(
+            metavar="PATH",
+            help="Use this tokenizer.json, or the tokenizer of a model directory or .gguf file; one is trained unless "
+            "given.",
+        ),
     ] = None,
     vocabulary: Annotated[
         int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer with this many ids; 8192 unless given.")
@@ -115,7 +120,8 @@ def prepare(
 
     said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary}
     said |= {"model": tokenizer_model, "valid": valid_fraction, "document": document, "licence": license}
-    said |= {"start": bos_token, "end": eos_token, "mask": mask_token}
+    marks = {"start": bos_token, "end": eos_token, "mask": mask_token}
+    said |= marks if tokenizer is None else _of_model(tokenizer, out, marks)
     files, options = _meant(inputs, out, {key: value for key, value in said.items() if value is not None}, quiet)
     began = time.perf_counter()
     with _bar(quiet or json) as progress:
@@ -183,6 +189,34 @@ def _meant(inputs: list[str], out: str, said: dict[str, Any], quiet: bool) -> tu
 
     options = Options.model_validate({**corpus.options.model_dump(), "licence": corpus.licence, **said})
     return [str(fetched(corpus.name, staging(located(out)).with_suffix(".raw"), _said(quiet)))], options
+
+
+def _of_model(tokenizer: str, out: str, marks: dict[str, str | None]) -> dict[str, str | None]:
+    """The tokenizer.json of a model, and the tokens it has around a text: what it puts there itself, or else those that
+    preparation finds by their usual names. That of a .gguf is written beside OUT."""
+    from ropewalk.checkpoints.files.sniff import kind_of
+
+    if "://" in tokenizer or kind_of(tokenizer) == "json":
+        return marks | {"tokenizer": tokenizer}
+    from ropewalk.checkpoints.export.hf import around
+    from ropewalk.checkpoints.tokens.tokenizer import of
+    from ropewalk.data.prepare.tokenizer import KNOWN
+
+    made = of(tokenizer)
+    file = Path(made.where)
+    if file.suffix != ".json":
+        from ropewalk.data.prepare.dataset import staging
+        from ropewalk.data.urls import located
+
+        file = staging(located(out)).with_suffix(".tokenizer.json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(made.inner.to_str(), encoding="utf-8")
+    before, _ = around(made)
+    own = {"start": made.token(before[0]) if before else None}
+    # A model may end its texts by a token of any name, and says which.
+    named = any(made.inner.token_to_id(word) is not None for word in KNOWN["end"])
+    own["end"] = made.token(made.eos) if made.eos is not None and not named else None
+    return {"tokenizer": str(file), **{name: given or own.get(name) for name, given in marks.items()}}
 
 
 def _said(quiet: bool) -> Callable[[str], None]:

@@ -41,12 +41,11 @@ def estimate(
     estimates time and cost, and where the run does not fit, the smallest change that makes it fit (exit code 1).
     Times assume 45 % of the stated speed and say nothing about stragglers or restarts.
     """
-    from ropewalk.overrides import load
-    from ropewalk.train.config import Recipe
     from ropewalk.train.plan.estimate import estimate as count
     from ropewalk.train.plan.estimate import mesh_of, smaller
+    from ropewalk.train.start.recipe import load_recipe
 
-    recipe = load(Recipe, located(file), changes or [])
+    recipe = load_recipe(located(file), changes or [])
     sides, ranks = mesh_of(mesh)
     found = count(recipe, sides, ranks, gpu)
     better = smaller(recipe, sides, ranks, gpu) if gpu is not None and found.fits is False else None

@@ -12,6 +12,7 @@ from ropewalk.amounts import counted, duration
 from ropewalk.cli.output import (
     ENVIRONMENT,
     WRONG,
+    AllowKind,
     Json,
     Quiet,
     examples,
@@ -43,6 +44,14 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SRC",
+            help="Start from the weights of this checkpoint: a model directory, a .gguf file or a run.",
+        ),
+    ] = None,
     out: Annotated[
         str | None, typer.Option(metavar="DIR", help="Write the run into this folder; runs/NAME unless given.")
     ] = None,
@@ -59,10 +68,11 @@ def train(
         str | None,
         typer.Option(metavar="cpu|cuda", help="Train on this device; by default a GPU if there is one."),
     ] = None,
+    allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model by a recipe.
+    """Train a model by a recipe, from nothing or from a checkpoint (fine-tuning, continued training).
 
     Runs in one process, or on eight with `torchrun --nproc-per-node 8 -m ropewalk train ...`, laid out by the recipe's
     mesh. Everything is written to the run's folder, the measurements to metrics.jsonl. Ctrl-C or SIGTERM saves and
@@ -71,14 +81,14 @@ def train(
     from ropewalk.train.guard.launcher import die_with_parent
 
     die_with_parent()  # before torch is imported, which takes seconds in which a launcher can die
-    from ropewalk.overrides import load
-    from ropewalk.train.config import Recipe
+    from ropewalk.train.start.recipe import load_recipe
 
-    recipe = load(Recipe, located(file), changes or [])
+    folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
+    kinds = allow_kind or []
+    recipe = load_recipe(located(file), changes or [], start=start, run=None if fast else folder, kinds=kinds)
     if dry_run:
         _say_cost(recipe, json)
         return
-    folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
     from ropewalk.distributed.world import NoDevice
     from ropewalk.train.checkpoint.recorded_writer import NO_ROOM
     from ropewalk.train.checkpoint.store import NotFinite, SaveFailed
@@ -86,7 +96,7 @@ def train(
     from ropewalk.train.guard.lease import LeaseLost, LeaseTaken
 
     try:
-        result = _run(recipe, folder, resume, fast, allow_drift, device, shown=not quiet and not json)
+        result = _run(recipe, folder, resume, fast, allow_drift, device, kinds, shown=not quiet and not json)
     except (Fault, NotFinite, SaveFailed, LeaseLost) as error:
         say_error(str(error))
         raise typer.Exit(WRONG) from None
@@ -112,7 +122,15 @@ def train(
 
 
 def _run(
-    recipe: Recipe, folder: Path, resume: bool, fast: bool, allow_drift: bool, device: str | None, *, shown: bool
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    fast: bool,
+    allow_drift: bool,
+    device: str | None,
+    kinds: list[str],
+    *,
+    shown: bool,
 ) -> Result | None:
     """What came of it, on the first rank."""
     import os
@@ -130,11 +148,11 @@ def _run(
 
         if int(os.environ.get("RANK", "0")) == 0:
             clear(folder)
-        result = run_fast(recipe, folder, device=device, shown=shown)
+        result = run_fast(recipe, folder, device=device, shown=shown, kinds=kinds)
     else:
         from ropewalk.train.run import train as run
 
-        result = run(recipe, folder, resume=resume, allow_drift=allow_drift, device=device, shown=shown)
+        result = run(recipe, folder, resume=resume, allow_drift=allow_drift, device=device, shown=shown, kinds=kinds)
     return result if int(os.environ.get("RANK", "0")) == 0 else None
 
 

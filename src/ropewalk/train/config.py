@@ -39,6 +39,8 @@ class SaveConfig(Settings):
 
 
 class TrainConfig(Settings):
+    start: str | None = None
+    """A checkpoint to start from: a model directory, a .gguf file or a run; on the command line --from SRC."""
     tokens: Amount | None = None
     """To train on, however often the data is read; or `steps`."""
     steps: Amount | None = None

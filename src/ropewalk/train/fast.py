@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,20 @@ from ropewalk.overrides import read
 from ropewalk.train.checkpoint.saved_model import TOKENIZER
 from ropewalk.train.config import Recipe, TrainConfig
 from ropewalk.train.run import LAUNCH, Result, train
+from ropewalk.train.start.recipe import FOLDER
 
 WIDTH, HEADS, HEAD_WIDTH, HIDDEN, LENGTH, LAYERS, STEPS = 64, 4, 16, 128, 64, 2, 2
 
 
-def fast(recipe: Recipe, out: str | Path, *, device: str = "cpu", shown: bool = False) -> Result:
+def fast(
+    recipe: Recipe, out: str | Path, *, device: str = "cpu", shown: bool = False, kinds: Collection[str] = ()
+) -> Result:
     world = World.start(recipe.mesh, device=device)
     try:
         with tempfile.TemporaryDirectory() as folder:
             small = smaller(recipe, Path(folder), world.dp_size * max(1, world.cp_size))
-            train(small, out, world=world, until=1)
-            return train(small, out, world=world, resume=True, shown=shown)
+            train(small, out, world=world, until=1, kinds=kinds)
+            return train(small, out, world=world, resume=True, shown=shown, kinds=kinds)
     finally:
         world.stop()
 
@@ -39,7 +43,7 @@ def clear(out: Path) -> None:
     if not out.exists():
         return
     known = {"recipe.yaml", "metrics.jsonl", "checkpoints", "export", "stacks", "lease.json", "lease.json.lock"}
-    known |= {TOKENIZER, LAUNCH}
+    known |= {TOKENIZER, LAUNCH, FOLDER}
     strange = sorted(path.name for path in out.iterdir() if path.name not in known) if out.is_dir() else [out.name]
     recipe = out / "recipe.yaml"
     if strange or (any(out.iterdir()) and (not recipe.is_file() or _steps(recipe) != STEPS)):
@@ -59,16 +63,17 @@ def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     changes: dict[str, Any] = {"length": length}
     if isinstance(data, PairsData):
         changes["source_length"] = min(LENGTH, data.source_length)
-    if not isinstance(data, TaskData) and not Path(data.path).exists():
+    started = recipe.train.start is not None
+    if not isinstance(data, TaskData) and not started and not Path(data.path).exists():
         changes["path"] = str(sample(data.kind, folder))
     data = data.model_copy(update=changes)
     train = recipe.train.model_dump()
     # Compiling takes minutes, and is the one part that is left out.
     train |= {"compile": False, "tokens": None, "steps": STEPS, "batch": 2 * ranks * length, "micro": ranks * length}
     train |= {"evaluate": {"tokens": 4 * ranks * length}, "save": {**train["save"], "every": 1}}
-    return Recipe(
-        model=smaller_model(recipe.model, length), data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh
-    )
+    # Weights that are read have the size they have, and a sample's tokens are not theirs.
+    model = recipe.model if started else smaller_model(recipe.model, length)
+    return Recipe(model=model, data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh)
 
 
 def smaller_model(model: TransformerConfig, length: int) -> TransformerConfig:

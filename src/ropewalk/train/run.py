@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -29,9 +30,9 @@ from ropewalk.models.config import TransformerConfig
 from ropewalk.train.checkpoint import saved_model
 from ropewalk.train.checkpoint.manifest import digest
 from ropewalk.train.checkpoint.model_directory import write_model
-from ropewalk.train.checkpoint.store import Checkpoints, sync
+from ropewalk.train.checkpoint.store import Checkpoints, Found, sync
 from ropewalk.train.config import Recipe, TrainConfig
-from ropewalk.train.guard.drift import check_drift
+from ropewalk.train.guard.drift import ABSENT, check_drift
 from ropewalk.train.guard.faults import Watch
 from ropewalk.train.guard.launcher import die_with_parent
 from ropewalk.train.guard.lease import Lease
@@ -44,6 +45,10 @@ from ropewalk.train.optim import optimizers
 from ropewalk.train.plan.cost import gemm_peak, step_flops
 from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.progress import Progress
+from ropewalk.train.start.kept import keep
+from ropewalk.train.start.recipe import with_start
+from ropewalk.train.start.source import fill, open_source
+from ropewalk.train.start.tokens import check_data
 from ropewalk.yaml_text import to_yaml
 
 LAUNCH = "launch"
@@ -75,26 +80,40 @@ def train(
     shown: bool = False,
     until: int | None = None,
     world: World | None = None,
+    kinds: Collection[str] = (),
 ) -> Result:
     """Trains what the recipe says. resume: from the newest whole checkpoint in `out`, or from the start if there is
-    none. until: stop after so many steps, as a signal would. world: of processes that are there already."""
+    none. until: stop after so many steps, as a signal would. world: of processes that are there already. kinds:
+    encodings of other packages to import where the checkpoint that the run starts from names them."""
     out = Path(out)
     die_with_parent()
+    recipe = with_start(recipe, out, kinds)
     if world is not None:
-        return _train(recipe, out, world, resume, allow_drift, shown, until)
+        return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
     world = World.start(recipe.mesh, device=device)
     try:
-        return _train(recipe, out, world, resume, allow_drift, shown, until)
+        return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
     finally:
         world.stop()
 
 
 def _train(
-    recipe: Recipe, out: Path, world: World, resume: bool, allow_drift: bool, shown: bool, until: int | None
+    recipe: Recipe,
+    out: Path,
+    world: World,
+    resume: bool,
+    allow_drift: bool,
+    shown: bool,
+    until: int | None,
+    kinds: Collection[str],
 ) -> Result:
     compile_rotations()
     config = recipe.train
     data = open_data(recipe.data, stack=recipe.model.stack, seed=config.seed)
+    start, source, unchecked = config.start, None, None
+    if start is not None and not any(out.glob("checkpoints/step-*")):
+        source = open_source(start, kinds)
+        unchecked = check_data(source, data, start)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     cut = sizes(config, data.length, world.dp_size)
     first = world.rank == 0
@@ -113,11 +132,17 @@ def _train(
         trained = Trained(cut.length, data.source_length, data.start, data.end, mask=mask, pad=data.end)
         world.on_first(lambda: keep_tokenizer(data.tokenizer, out))
         found = checkpoints.newest() if resume else None
+        begun: dict[str, Any] = {}
+        if found is None and start is not None:
+            watchdog.beat(0, "loading")
+            source = source or open_source(start, kinds)
+            begun = world.on_first(lambda: keep(source, start, recipe.model, trained, out))
+        facts["start"] = begun.get("fingerprint") or started(start, found, kinds)
         drift = [] if found is None else check_drift(found.state, facts, allow=allow_drift)
         model = learner(
             recipe.model,
             world,
-            seed=config.seed if found is None else None,
+            seed=config.seed if found is None and source is None else None,
             precision=config.precision,
             recompute=config.recompute,
             compiled=config.compile,
@@ -125,6 +150,8 @@ def _train(
         )
         made = optimizers(config.optimizer, model, config.peak(recipe.model.width))
         done, watch = Restored(0, frozenset(), {}), Watch(config.faults, world)
+        if found is None and source is not None:
+            fill(model, source, lambda: watchdog.beat(0, "loading"))
         if found is not None:
             watchdog.beat(0, "loading")
             done = restore(found, checkpoints, model, made, watch)
@@ -147,6 +174,16 @@ def _train(
                 progress.say(f"continues from {found.folder}" if found else f"no checkpoint in {out}: begins at step 1")
             if aside is not None:
                 progress.say(f"{out / 'export'} is of a step before: it is {aside} now")
+            if begun:
+                listed = [
+                    *begun["changes"],
+                    *([unchecked] if unchecked else []),
+                    *([begun["why"]] if begun["why"] else []),
+                ]
+                listed += [f"not trained and not exported: {name}" for name in begun["left_out"]]
+                about = {key: begun[key] for key in ("path", "fingerprint", "family")}
+                said = f"starts from {start}, fingerprint {begun['fingerprint'][:16]}"
+                loop.event("start", "\n  ".join([said, *listed]), notes=listed, **about)
             if drift:
                 loop.event("drift", "\n  ".join(["continues, with these differences:", *drift]), differences=drift)
             if not data.rows("valid"):
@@ -160,8 +197,17 @@ def _train(
             finished = loop.run()
         export = None
         if finished:
-            export = write_model(model, out / "export", world, trained, tokenizer=data.tokenizer)
+            export = write_model(model, out / "export", world, trained, tokenizer=data.tokenizer, run=out)
         return Result(out, loop.step, cut.steps, loop.valid, export, signals.received)
+
+
+def started(start: str | None, found: Found | None, kinds: Collection[str]) -> str:
+    """The fingerprint of what a resumed run started from. Under the same path it is not looked at again: nothing of it
+    is read, and it may be gone."""
+    if start is None or found is None:
+        return ABSENT
+    saved = found.state.get("recipe", {}).get("train", {}).get("start")
+    return found.state["start"] if start == saved else open_source(start, kinds).fingerprint()
 
 
 def trackers(config: TrainConfig, out: Path, written: dict[str, Any]) -> list[Tracker]:

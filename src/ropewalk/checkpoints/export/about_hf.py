@@ -21,6 +21,7 @@ from ropewalk.checkpoints.files.weights import INDEX, refuse_outside
 from ropewalk.checkpoints.tokens.tokenizer import Tokenizer
 
 CARD = "README.md"
+CONVERTED = "Converted from GGUF by `ropewalk export`; the keys above are the file's own."
 MORE_TEMPLATES = "additional_chat_templates"
 COPIED = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.model"),
@@ -133,8 +134,8 @@ def to_generation(about: About) -> dict[str, Any]:
     return {**({"pad_token_id": about.tokens["pad"]} if "pad" in about.tokens else {}), **sampling}
 
 
-def card(about: About) -> str | None:
-    """README.md."""
+def card(about: About, said: str = CONVERTED) -> str | None:
+    """README.md: the facts, and one sentence on where the model is from."""
     if not about.facts:
         return None
     front = {SPELLED[name]: fact for name, fact in about.facts.items()}
@@ -144,9 +145,7 @@ def card(about: About) -> str | None:
     )
     text = yaml.safe_dump(front, sort_keys=False, allow_unicode=readable)
     title = plain(about.facts.get("name", "Model"))
-    return (
-        f"---\n{text}---\n\n# {title}\n\nConverted from GGUF by `ropewalk export`; the keys above are the file's own.\n"
-    )
+    return f"---\n{text}---\n\n# {title}\n\n{said}\n"
 
 
 def _json(directory: Path, name: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ropewalk.checkpoints.export.config import config_of
 from ropewalk.checkpoints.export.permute import relaid
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.files.weights import INDEX, SINGLE
-from ropewalk.checkpoints.load.stream import NAMES, Checkpoint, rotation
+from ropewalk.checkpoints.load.stream import NAMES, Checkpoint, Rounding, rotation
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.tokens.tokenizer import Tokenizer
@@ -39,8 +39,8 @@ def write_hf(source: Checkpoint, directory: Path, dtypes: Mapping[str, torch.dty
     """Into a directory that is empty. dtypes: what each tensor of the model is stored as; what else there is stays."""
     config = config_of(source, dtypes)
     _write_text(directory / "config.json", config)
-    _tokenizer(source, directory, config)
-    read = _reader(source)
+    write_beside(source, directory, config)
+    read = reader(source)
     dtypes = {**dtypes, **source.rest()}
     shards = _shards(source, dtypes, limit)
     place, total = {}, 0
@@ -52,17 +52,22 @@ def write_hf(source: Checkpoint, directory: Path, dtypes: Mapping[str, torch.dty
         _write_text(directory / INDEX, {"metadata": {"total_size": total}, "weight_map": dict(sorted(place.items()))})
 
 
-def _reader(source: Checkpoint) -> Callable[[str], Tensor]:
+def reader(source: Checkpoint) -> Callable[[str], Tensor]:
+    change = as_half(source)
+    return lambda name: change(name, source.weights.read(name))
+
+
+def as_half(source: Checkpoint) -> Rounding:
+    """What gives each tensor of the checkpoint, by its name, transformers' layout of features."""
     rotated = source.rotated()
 
-    def read(name: str) -> Tensor:
-        tensor = source.weights.read(name)
+    def change(name: str, tensor: Tensor) -> Tensor:
         if (part := rotated.get(name)) is None:
             return tensor
         turns = rotation(part.layer)
         return relaid(tensor, turns.layout, "half", heads=part.heads, rotary_width=turns.width)
 
-    return read
+    return change
 
 
 def _shards(source: Checkpoint, dtypes: Mapping[str, torch.dtype], limit: int) -> list[list[str]]:
@@ -117,7 +122,7 @@ def _pieces(tensor: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
     yield from flat.split(max(1, PIECE // max(dtype.itemsize, tensor.element_size())))
 
 
-def _tokenizer(source: Checkpoint, directory: Path, config: Mapping[str, Any]) -> None:
+def write_beside(source: Checkpoint, directory: Path, config: Mapping[str, Any]) -> None:
     """The tokenizer, and the other files beside the weights."""
     if not source.gguf:
         for name in about_hf.copied(source.path):

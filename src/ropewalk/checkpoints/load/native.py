@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from ropewalk.checkpoints.errors import BadInput, few
 from ropewalk.checkpoints.families.base import Source, sources
 from ropewalk.checkpoints.families.llama import ATTENTION, BLOCK, LAYER, NAMES
 from ropewalk.checkpoints.files.strict_json import read_json
-from ropewalk.checkpoints.files.weights import common_dtype, narrowed, open_weights
+from ropewalk.checkpoints.files.weights import Weights, common_dtype, narrowed, open_weights
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE, config_in, plans_of, why_not_llama
 from ropewalk.encodings.rope import RoPE
 from ropewalk.models import Transformer, TransformerConfig
@@ -96,10 +97,8 @@ def not_exported(path: Path, kinds: Collection[str]) -> BadInput:
     return BadInput(path / "config.json", "model_type", problem, "ropewalk.load and ropewalk generate read it as it is")
 
 
-def load_native(
-    path: Path, *, dtype: torch.dtype | None, device: torch.device, kinds: Collection[str] = ()
-) -> Transformer:
-    """A model that says `model_type: ropewalk`."""
+def open_native(path: Path, kinds: Collection[str] = ()) -> tuple[Transformer, Weights]:
+    """A model that says `model_type: ropewalk`, on the meta device, and its tensors, each found with its shape."""
     file = path / "config.json"
     config = config_in(file, kinds)
     plans = plans_of(config, read_json(file), file)
@@ -120,16 +119,29 @@ def load_native(
     if missing or spare:
         problem = f"{few(missing)} is missing" if missing else f"{few(spare)} belongs to no part of the model"
         raise BadInput(path, "tensors", problem, "the files are not this model's")
-    state = {}
-    chosen = dtype or common_dtype(weights, wanted)
     for name, shape in wanted.items():
         if weights.shape(name) != shape:
             raise BadInput(path, name, f"has shape {weights.shape(name)}, the config says {shape}", "one is wrong")
-        stored = weights.read(name)
-        if not stored.is_floating_point():
-            problem = f"holds {str(stored.dtype).removeprefix('torch.')}, and weights are floats"
-            raise BadInput(path, name, problem, "the files are not this model's")
-        state[name] = narrowed(stored, chosen, path, name).to(device)
-    model.load_state_dict(state, assign=True)
     model.plans = plans
+    return model, weights
+
+
+def read_native(weights: Weights, name: str, dtype: torch.dtype, path: Path) -> Tensor:
+    """One tensor of a model of our own."""
+    stored = weights.read(name)
+    if not stored.is_floating_point():
+        problem = f"holds {str(stored.dtype).removeprefix('torch.')}, and weights are floats"
+        raise BadInput(path, name, problem, "the files are not this model's")
+    return narrowed(stored, dtype, path, name)
+
+
+def load_native(
+    path: Path, *, dtype: torch.dtype | None, device: torch.device, kinds: Collection[str] = ()
+) -> Transformer:
+    """A model that says `model_type: ropewalk`."""
+    model, weights = open_native(path, kinds)
+    wanted = list(model.state_dict())
+    chosen = dtype or common_dtype(weights, wanted)
+    state = {name: read_native(weights, name, chosen, path).to(device) for name in wanted}
+    model.load_state_dict(state, assign=True)
     return model.eval()

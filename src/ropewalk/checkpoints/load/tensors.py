@@ -15,13 +15,17 @@ from ropewalk.nn import MLP, Attention
 
 def tensors(model: Transformer, weights: Weights, family: ModuleType) -> dict[str, Source]:
     """Where each of our tensors lies in these files."""
+    strip = _prefix(_table(model, family), weights)
+    return {
+        ours: Source(tuple(name.removeprefix(strip) for name in source.names), source.form)
+        for ours, source in named(model, family).items()
+    }
+
+
+def named(model: Transformer, family: ModuleType) -> dict[str, Source]:
+    """What transformers calls each of our tensors, of a model that is `fused`."""
     table = _table(model, family)
-    strip = _prefix(table, weights)
-    found = {}
-    for ours in model.state_dict():
-        source = sources(table, getattr(family, "FORMS", {}), ours)
-        found[ours] = Source(tuple(name.removeprefix(strip) for name in source.names), source.form)
-    return found
+    return {ours: sources(table, getattr(family, "FORMS", {}), ours) for ours in model.state_dict()}
 
 
 def copies(model: Transformer, weights: Weights, family: ModuleType, found: dict[str, Source]) -> dict[str, str]:
@@ -66,6 +70,14 @@ def check_shapes(model: Transformer, weights: Weights, found: dict[str, Source],
             raise BadInput(
                 resolved.name, ", ".join(source.names), f"has shape {said}, the config says {want}", "one is wrong"
             )
+
+
+def apart(ours: str) -> list[str]:
+    """What a model that is not `fused` has in place of a tensor of one that is; itself where that is the same."""
+    path, _, leaf = ours.rpartition(".")
+    path, _, module = path.rpartition(".")
+    letters = {"qkv": "qkv", "kv": "kv", "up": ("gate", "up")}.get(module, (module,))
+    return [".".join(part for part in (path, letter, leaf) if part) for letter in letters]
 
 
 def rows_of(model: Transformer, ours: str) -> list[int]:

@@ -9,36 +9,45 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed.checkpoint as dcp
+from torch import Tensor
 from torch.distributed.checkpoint import HuggingFaceStorageWriter
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_model_state_dict
+from torch.distributed.tensor import DTensor
 
 from ropewalk import crash
+from ropewalk.checkpoints.families.base import to_theirs
 from ropewalk.checkpoints.load.native import Trained, describe, named
-from ropewalk.checkpoints.load.tensors import rows_of
+from ropewalk.checkpoints.load.tensors import apart, rows_of
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.train.checkpoint.store import MAKE_ROOM, SaveFailed, sync
+from ropewalk.train.start.kept import Kept, kept, places
 
 POINTS = ("export.tensors", "export.config", "export.aside", "export.rename")
 
 
 def write_model(
-    model: Transformer, out: Path, world: World, trained: Trained, *, tokenizer: Path | None = None
+    model: Transformer,
+    out: Path,
+    world: World,
+    trained: Trained,
+    *,
+    tokenizer: Path | None = None,
+    run: Path | None = None,
 ) -> Path:
-    """What was at `out` is replaced."""
+    """What was at `out` is replaced. run: its folder, which holds what it keeps of a checkpoint that it started from;
+    the export then has that one's form and tokenizer."""
     partial = out.with_name(f".{out.name}.partial")
     world.on_first(lambda: _clear(partial))
-    state: dict[str, Any] = {}
-    held: dict[str, Any] = get_model_state_dict(model)
-    for ours, tensor in held.items():
-        names = named(model.config, ours).names
-        parts = [tensor] if len(names) == 1 else tensor.split(rows_of(model, ours))
-        state |= {name: part.contiguous() for name, part in zip(names, parts, strict=True)}
+    form = kept(run, model.config)
+    state = in_files(model, get_model_state_dict(model), form)
     writer = HuggingFaceStorageWriter(
         str(partial), fqn_to_index_mapping=dict.fromkeys(state, 1), save_distributed=True, enable_consolidation=True
     )
@@ -50,7 +59,42 @@ def write_model(
         except CheckpointException as error:
             cause = next(cause for cause, _ in error.failures.values())
             raise SaveFailed(f"{out} is not written: {cause}; the checkpoints are whole. {MAKE_ROOM}") from cause
-    return world.on_first(lambda: _finish(model.config, partial, out, trained, tokenizer))
+    return world.on_first(lambda: _finish(model.config, partial, out, trained, tokenizer, form))
+
+
+def in_files(model: Transformer, held: Mapping[str, Any], form: Kept | None) -> dict[str, Tensor]:
+    """The tensors as an export holds them: in a family's form, as a Llama's where the model is one, or as ours."""
+    if form is not None and form.family is not None:
+        return _in_family(model.config, held, form.family, form.shapes)
+    state: dict[str, Tensor] = {}
+    for ours, tensor in held.items():
+        names = named(model.config, ours).names
+        parts = [tensor] if len(names) == 1 else tensor.split(rows_of(model, ours))
+        state |= {name: part.contiguous() for name, part in zip(names, parts, strict=True)}
+    return state
+
+
+def _in_family(
+    config: TransformerConfig, held: Mapping[str, Any], family: str, shapes: Mapping[str, Any]
+) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    whole, found = places(config, family)
+    for ours, (names, form) in found.items():
+        same = ours in held and held[ours].shape == whole.get_parameter(ours).shape
+        own = [held[ours]] if same else [held[name] for name in apart(ours)]
+        rows = rows_of(whole, ours) if len(names) > 1 else []
+        if form != "rows" or len(names) < len(own):
+            own = to_theirs(form, torch.cat([_full(part) for part in own]), rows, config.heads)
+        elif len(own) < len(names):
+            own = list(own[0].split(rows))
+        if (shape := shapes.get(names[0])) is not None:
+            own = [_full(own[0]).reshape(shape)]
+        state |= {name: part.contiguous() for name, part in zip(names, own, strict=True)}
+    return state
+
+
+def _full(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def _clear(partial: Path) -> None:
@@ -58,7 +102,14 @@ def _clear(partial: Path) -> None:
     partial.mkdir(parents=True)
 
 
-def _finish(config: TransformerConfig, partial: Path, out: Path, trained: Trained, tokenizer: Path | None) -> Path:
+def _finish(
+    config: TransformerConfig,
+    partial: Path,
+    out: Path,
+    trained: Trained,
+    tokenizer: Path | None,
+    form: Kept | None,
+) -> Path:
     crash.here("export.tensors")
     for part in partial.glob("sharded"):
         shutil.rmtree(part)
@@ -66,9 +117,11 @@ def _finish(config: TransformerConfig, partial: Path, out: Path, trained: Traine
     whole.rename(partial / "model.safetensors")
     (partial / "model.safetensors.index.json").unlink(missing_ok=True)
     _write_json(partial / "config.json", describe(config, trained))
-    if tokenizer is not None:
+    if form is not None:
+        form.copy(partial)
+    if tokenizer is not None and not (partial / "tokenizer.json").exists():
         write_tokenizer(tokenizer, partial, config.stack, trained)
-    for file in partial.iterdir():
+    for file in partial.rglob("*"):
         sync(file)
     sync(partial)
     crash.here("export.config")

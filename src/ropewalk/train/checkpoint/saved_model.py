@@ -30,8 +30,7 @@ from ropewalk.checkpoints.export.convert import Form, export
 from ropewalk.checkpoints.export.prove import NotProven, Proof
 from ropewalk.checkpoints.files.run_folder import CHECKPOINTS, committed, no_checkpoint
 from ropewalk.checkpoints.files.weights import open_weights
-from ropewalk.checkpoints.load.native import NOT_A_LLAMA, Trained, named
-from ropewalk.checkpoints.load.tensors import rows_of
+from ropewalk.checkpoints.load.native import NOT_A_LLAMA, Trained
 from ropewalk.checkpoints.resolve.native import config_of, why_not_llama
 from ropewalk.checkpoints.tokens import tokenizer as tokens
 from ropewalk.distributed.world import World
@@ -39,10 +38,11 @@ from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.system import tell
 from ropewalk.train.checkpoint import manifest, tensors
 from ropewalk.train.checkpoint.manifest import Broken
-from ropewalk.train.checkpoint.model_directory import write_model
+from ropewalk.train.checkpoint.model_directory import in_files, write_model
 from ropewalk.train.checkpoint.restricted_reader import RestrictedReader
 from ropewalk.train.checkpoint.store import STATE, Found, quiet
 from ropewalk.train.guard.drift import differences
+from ropewalk.train.start.kept import Kept, kept
 
 TOKENIZER = "tokenizer.json"
 """In the run's folder: the tokenizer of its data, which may be elsewhere by the time a model is wanted."""
@@ -101,15 +101,17 @@ def export_run(
     """Writes a model out of a run's checkpoints as the run does at its end; format: then converts it, and proves it."""
     target = place.free(out, run, format)
     saved = read_model(run, step=step, average=average, kinds=kinds)
-    if format is not None and (why := why_not_llama(saved.model.config)) is not None:
+    form = kept(run, saved.model.config)
+    in_family = form is not None and form.family is not None
+    if format is not None and not in_family and (why := why_not_llama(saved.model.config)) is not None:
         raise BadInput(run, "model", NOT_A_LLAMA.format(why), "leave --format out: ropewalk reads what is written then")
     count = sum(parameter.numel() for parameter in saved.model.parameters())
     proof = None
     with place.beside(target) as made:
         folder = made if format is None else made.with_name("model")
         alone = World(None, torch.device("cpu"))
-        write_model(saved.model, folder, alone, saved.trained, tokenizer=saved.tokenizer)
-        written = _compare_written(saved.model, folder)
+        write_model(saved.model, folder, alone, saved.trained, tokenizer=saved.tokenizer, run=run)
+        written = _compare_written(saved.model, folder, form)
         if format is not None:
             proof = export(folder, made, format=format, dtype=dtype, kinds=kinds)
     return Written(saved.steps, written, count, proof)
@@ -258,14 +260,10 @@ def _trained(run: Path, found: Found) -> tuple[Trained, Path | None]:
     return trained, tokenizer
 
 
-def _compare_written(model: Transformer, folder: Path) -> int:
+def _compare_written(model: Transformer, folder: Path, form: Kept | None) -> int:
     """How many tensors were written; each is read back, and equal."""
-    weights, count = open_weights(folder), 0
-    for ours, tensor in model.state_dict().items():
-        names = named(model.config, ours).names
-        parts = [tensor] if len(names) == 1 else tensor.split(rows_of(model, ours))
-        for name, part in zip(names, parts, strict=True):
-            if not torch.equal(weights.read(name), part):
-                raise NotProven(f"{name} read back is not the checkpoint's")
-            count += 1
-    return count
+    weights, wanted = open_weights(folder), in_files(model, model.state_dict(), form)
+    for name, tensor in wanted.items():
+        if not torch.equal(weights.read(name), tensor):
+            raise NotProven(f"{name} read back is not the checkpoint's")
+    return len(wanted)

@@ -8,9 +8,11 @@ from typing import Any
 from ropewalk.amounts import counted
 
 # Where, how often and what is done about faults, not what is learned: a run may continue with other values of these.
+# The checkpoint that a run started from is compared by its fingerprint, wherever it lies.
 FREE = (
     "recipe.mesh",
     "recipe.data.path",
+    "recipe.train.start",
     "recipe.train.micro",
     "recipe.train.recompute",
     "recipe.train.save",

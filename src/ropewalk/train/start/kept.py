@@ -1,0 +1,149 @@
+"""RUN/start: what a run keeps of the checkpoint it started from, so that it is resumed and exported without it.
+
+RUN/start/start.json     which checkpoint, its fingerprint, its config, and the model that is trained
+RUN/start/config.json    of the export: the checkpoint's own config, with the positions and the length trained here
+RUN/start/...            the checkpoint's tokenizer, special tokens, chat templates and licence
+
+A Llama stays a Llama: the export has the form of the checkpoint's family wherever its config can state the positions.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ropewalk.checkpoints import families
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.export import about_hf
+from ropewalk.checkpoints.export.config import config_of
+from ropewalk.checkpoints.export.hf import LARGEST_COPY, write_beside
+from ropewalk.checkpoints.export.vocabulary import about_of
+from ropewalk.checkpoints.families.base import Source as Place
+from ropewalk.checkpoints.files.strict_json import read_json
+from ropewalk.checkpoints.load.model import adopted
+from ropewalk.checkpoints.load.native import Trained, describe
+from ropewalk.checkpoints.load.stream import Checkpoint
+from ropewalk.checkpoints.load.tensors import named
+from ropewalk.checkpoints.resolve.read import read
+from ropewalk.encodings.rope import RoPE
+from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.scaling import Dynamic
+from ropewalk.train.start.recipe import FOLDER, RECORD, differences
+from ropewalk.train.start.source import Source
+
+
+def keep(source: Source, start: str, model: TransformerConfig, trained: Trained, run: Path) -> dict[str, Any]:
+    """Writes the folder, on the first rank, and returns what start.json says."""
+    folder, partial = run / FOLDER, run / f".{FOLDER}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    trained = _ends(source, trained)
+    record: dict[str, Any] = {"path": start, "fingerprint": source.fingerprint()}
+    record |= {"changes": differences(source.config, model), "family": None, "why": None, "left_out": []}
+    if source.checkpoint is None:
+        for name in about_hf.copied(source.path):
+            if name != about_hf.CARD:
+                (partial / name).parent.mkdir(exist_ok=True)
+                (partial / name).write_bytes(about_hf.read_copied(source.path, name, LARGEST_COPY))
+    else:
+        record |= _in_family(source.checkpoint, model, trained, partial)
+    if record["family"] is None:
+        (partial / "config.json").write_text(_json(describe(model, trained)), encoding="utf-8")
+    record |= {"base": source.config.model_dump(mode="json"), "model": model.model_dump(mode="json")}
+    (partial / RECORD).write_text(_json(record), encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return record
+
+
+def _ends(source: Source, trained: Trained) -> Trained:
+    """The checkpoint's own tokens around a text, and the longest text of both trainings."""
+    said = {} if source.path.is_file() else read_json(source.path / "config.json")
+    lengths = [said.get("trained_length"), trained.length]
+    trained = trained._replace(length=max(n for n in lengths if type(n) is int))
+    keys = {"start": "bos_token_id", "end": "eos_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
+    ends = {name: said.get(key) for name, key in keys.items()}
+    return trained._replace(**{name: number for name, number in ends.items() if type(number) is int})
+
+
+def _in_family(checkpoint: Checkpoint, model: TransformerConfig, trained: Trained, folder: Path) -> dict[str, Any]:
+    """config.json and what lies beside it in the family's form, or why there is none."""
+    plans = {side: model.plan(side) for side in model.sides}
+    at_work = replace(checkpoint, resolved=replace(checkpoint.resolved, plans={**plans}))
+    found: dict[str, Any] = {"family": checkpoint.model_type, "left_out": sorted(checkpoint.rest())}
+    # Marian's bias of the output is (1, V), ours (V).
+    shapes = {source.names[0]: checkpoint.weights.shape(source.names[0]) for source in checkpoint.found.values()}
+    found["shapes"] = {name: list(shape) for name, shape in shapes.items() if shape[:1] == (1,)}
+    try:
+        config = config_of(at_work, dict.fromkeys(checkpoint.names, torch.float32))
+        rope = model.encoding
+        scaling = rope.scaling if isinstance(rope, RoPE.Config) else None
+        stated = config.get("max_position_embeddings")
+        # A dynamic scaling starts from the number that stands there.
+        if type(stated) is int and stated < trained.length and not isinstance(scaling, Dynamic):
+            config["max_position_embeddings"] = trained.length
+        (folder / "config.json").write_text(_json(config), encoding="utf-8")
+        resolved = read(folder / "config.json", arithmetic="float32")
+        for side, plan in plans.items():
+            length = trained.source_length if side == "encoder" and trained.source_length else trained.length
+            adopted(plan.for_length(length), resolved.plans[side].for_length(length))
+    except (BadInput, RuntimeError, KeyError, ValueError) as error:
+        found |= {"family": None, "why": f"{checkpoint.model_type} cannot state these positions ({error})"}
+        config = {"max_position_embeddings": trained.length}
+    _beside(checkpoint, folder, config)
+    return found
+
+
+def _beside(checkpoint: Checkpoint, folder: Path, config: dict[str, Any]) -> None:
+    if not checkpoint.gguf and not (checkpoint.path / "tokenizer.json").is_file():
+        return
+    write_beside(checkpoint, folder, config)
+    (folder / about_hf.CARD).unlink(missing_ok=True)
+    # The card's prose is about another model; its licence and languages are about this one too.
+    said = f"Trained from {checkpoint.path.name} by `ropewalk train`; the keys above are that model's."
+    if (card := about_hf.card(about_of(checkpoint), said)) is not None:
+        (folder / about_hf.CARD).write_text(card, encoding="utf-8")
+
+
+class Kept(NamedTuple):
+    """What a run keeps for its export."""
+
+    folder: Path
+    own: bool
+    """Whether config.json is the exported model's. After a change that --allow-drift let in, it is not."""
+    family: str | None
+    """The model type whose form the export has; None: ropewalk's own, or a Llama's."""
+    shapes: dict[str, Any]
+    """Of tensors that have an axis of size 1 in the family's files."""
+
+    def copy(self, out: Path) -> None:
+        """Everything but the record. Nothing outside the folder: a link there would be given away with the model."""
+        for name in [*about_hf.copied(self.folder), *(["config.json"] if self.own else [])]:
+            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).write_bytes(about_hf.read_copied(self.folder, name, LARGEST_COPY))
+
+
+def kept(run: Path | None, model: TransformerConfig) -> Kept | None:
+    """None where the run did not start from a checkpoint. model: what is exported."""
+    folder = None if run is None else run / FOLDER
+    if folder is None or not (folder / RECORD).is_file():
+        return None
+    record = read_json(folder / RECORD)
+    own = record.get("model") == model.model_dump(mode="json")
+    return Kept(folder, own, record.get("family") if own else None, record.get("shapes") or {})
+
+
+def places(model: TransformerConfig, family: str) -> tuple[Transformer, dict[str, Place]]:
+    """The fused model on the meta device, and what transformers calls each of its tensors."""
+    with torch.device("meta"):
+        whole = Transformer(model.model_copy(update={"fused": True}))
+    return whole, named(whole, families.find(family, RECORD))
+
+
+def _json(data: dict[str, Any]) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
