@@ -111,13 +111,12 @@ def moved(folder: Path, muon: bool) -> dict[str, Any]:
 
 
 def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[str]]]:
-    from safetensors.torch import load_file
-
-    from ropewalk.train.checkpoint.saved_model import export_run
     from ropewalk.train.run import train
 
-    def run(out: Path, ranks: int, until: int | None, **mesh: int) -> None:
-        recipe = small_recipe.recipe(steps + 4, 4, batch=128).model_copy(update={"mesh": MeshConfig(**mesh)})
+    def run(out: Path, ranks: int, until: int | None, encoding: str = "rope", **mesh: int) -> None:
+        recipe = small_recipe.recipe(steps + 4, 4, batch=128)
+        model = TransformerConfig.model_validate({**recipe.model.model_dump(exclude_unset=True), "encoding": encoding})
+        recipe = recipe.model_copy(update={"mesh": MeshConfig(**mesh), "model": model})
         assert not any(forked.run(lambda rank: train(recipe, out, resume=True, until=until), ranks, limit=300))
 
     whole = folder / "whole"
@@ -131,11 +130,23 @@ def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[
         got = small_recipe.losses(out)
         assert sorted(got) == sorted(wanted)
         said[f"2 to {name}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
-        export_run(out, alone := folder / f"alone {name}")
-        together, one = (load_file(each / "model.safetensors") for each in (out / "export", alone))
-        assert one.keys() == together.keys()
-        read[f"2 to {name}"] = [key for key in one if not torch.equal(one[key], together[key])]
+        read[f"2 to {name}"] = read_alone(out)
+    # It learns numbers that are no vectors.
+    run(folder / "fire", 2, None, "fire")
+    read["FIRE"] = read_alone(folder / "fire")
     return said, read
+
+
+def read_alone(out: Path) -> list[str]:
+    from safetensors.torch import load_file
+
+    from ropewalk.train.checkpoint.saved_model import export_run
+
+    alone = out.with_name(f"{out.name} alone")
+    export_run(out, alone)
+    together, one = (load_file(each / "model.safetensors") for each in (out / "export", alone))
+    assert one.keys() == together.keys()
+    return [key for key in one if not torch.equal(one[key], together[key])]
 
 
 def main() -> int:

@@ -48,6 +48,7 @@ def write_model(
     world.on_first(lambda: _clear(partial))
     form = kept(run, model.config)
     state = in_files(model, get_model_state_dict(model), form)
+    scalars = {name: _full(part).detach().cpu() for name, part in state.items() if part.ndim == 0}
     writer = HuggingFaceStorageWriter(
         str(partial), fqn_to_index_mapping=dict.fromkeys(state, 1), save_distributed=True, enable_consolidation=True
     )
@@ -59,7 +60,7 @@ def write_model(
         except CheckpointException as error:
             cause = next(cause for cause, _ in error.failures.values())
             raise SaveFailed(f"{out} is not written: {cause}; the checkpoints are whole. {MAKE_ROOM}") from cause
-    return world.on_first(lambda: _finish(model.config, partial, out, trained, tokenizer, form))
+    return world.on_first(lambda: _finish(model.config, partial, out, trained, tokenizer, form, scalars))
 
 
 def in_files(model: Transformer, held: Mapping[str, Any], form: Kept | None) -> dict[str, Tensor]:
@@ -109,11 +110,13 @@ def _finish(
     trained: Trained,
     tokenizer: Path | None,
     form: Kept | None,
+    scalars: dict[str, Tensor],
 ) -> Path:
     crash.here("export.tensors")
     for part in partial.glob("sharded"):
         shutil.rmtree(part)
     (whole,) = partial.glob("*.safetensors")
+    _write_scalars(whole, scalars)
     whole.rename(partial / "model.safetensors")
     (partial / "model.safetensors.index.json").unlink(missing_ok=True)
     _write_json(partial / "config.json", describe(config, trained))
@@ -136,6 +139,17 @@ def _finish(
     crash.here("export.rename")
     shutil.rmtree(aside, ignore_errors=True)
     return out
+
+
+def _write_scalars(file: Path, scalars: dict[str, Tensor]) -> None:
+    """Torch leaves tensors without dimensions out when it joins the parts: there is room for them, which holds zeros
+    (2.13, _consolidate_hf_safetensors.py, `if not tensor_shape or not sub_tensor_shape: return`)."""
+    with file.open("r+b") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        header = json.loads(stream.read(size))
+        for name, value in scalars.items():
+            stream.seek(8 + size + header[name]["data_offsets"][0])
+            stream.write(value.reshape(1).view(torch.uint8).numpy().tobytes())
 
 
 def write_tokenizer(file: Path, out: Path, stack: str, trained: Trained) -> None:
