@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from ropewalk.cli.main import app
@@ -45,12 +47,15 @@ class Answer(NamedTuple):
 
 
 Ropewalk = Callable[..., Answer]
+built = cache(get_command)
 
 
 @pytest.fixture
 def ropewalk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ropewalk:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    # Built once: typer's runner makes every command again for each call, in a tenth of a second.
+    monkeypatch.setattr("typer.testing._get_command", built, raising=False)
 
     def call(*arguments: str) -> Answer:
         result = CliRunner().invoke(app, list(arguments), prog_name="ropewalk")
