@@ -6,7 +6,21 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli import config, data, estimate, eval, export, generate, init, inspect, listing, plot, train, verify
+from ropewalk.cli import (
+    config,
+    data,
+    estimate,
+    eval,
+    export,
+    extend,
+    generate,
+    init,
+    inspect,
+    listing,
+    plot,
+    train,
+    verify,
+)
 from ropewalk.cli.help import Commands
 from ropewalk.cli.output import examples
 
@@ -29,6 +43,7 @@ app.add_typer(listing.app, name="list")
 app.add_typer(config.app, name="config")
 app.command(name="inspect", epilog=inspect.EPILOG)(inspect.inspect)
 app.command(name="eval", epilog=eval.EPILOG)(eval.evaluate)
+app.command(epilog=extend.EPILOG)(extend.extend)
 app.command(epilog=generate.EPILOG)(generate.generate)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=verify.EPILOG)(verify.verify)

@@ -1,0 +1,97 @@
+"""The proof that engines compute from the written checkpoint what was meant: the same likelihoods past the old length.
+
+What was meant is the source under the scaling, computed by us in float32. A quantised file is another matter: llama.cpp
+rounds activations to eight bits there, so its likelihoods of the written file are compared with its own of the source
+started with the flags for the same scaling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.evaluate.checkpoint import opened
+from ropewalk.evaluate.passage import Cannot, Passage
+from ropewalk.scaling import Scaling
+
+SCORED = 64
+MEAN = {"ropewalk": 1e-6, "transformers": 1e-4, "llama.cpp": 1e-3}
+"""Nats a token by which an engine may be off in the mean: exact, float32 angles, and those made one from another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    engine: str
+    against: str = ""
+    """What its likelihoods were compared with."""
+    mean: float = 0.0
+    """Nats a token."""
+    most: float = 0.0
+    """Of a single token."""
+    bound: float = 0.0
+    not_run: str | None = None
+    """Why the engine was not run."""
+
+    @property
+    def failed(self) -> bool:
+        return self.not_run is None and not self.mean <= self.bound
+
+
+def prove(
+    source: Path,
+    written: Path,
+    scaling: Scaling,
+    to: int,
+    text: str,
+    *,
+    progress: Callable[[str], None] = lambda what: None,
+) -> list[Proof]:
+    """text: anything, read again and again until it has `to` tokens; the last are scored."""
+    ours, encode = opened(source, dtype="float32")
+    tokens = _filled(encode(text), to)
+    passage = Passage.plain(tokens, SCORED)
+    progress("ropewalk, the source under the scaling")
+    meant = ours.nats(passage, scaling)
+    found: list[Proof] = []
+    for name, why in _engines(written):
+        if why is not None:
+            found.append(Proof(engine=name, not_run=why))
+            continue
+        progress(f"{name}, what was written")
+        against, want = "ropewalk on the source", meant
+        try:
+            if name == "llama.cpp" and not _float32(written):
+                against = "llama.cpp on the source, with the scaling's flags"
+                want = opened(source, engine=name)[0].nats(passage, scaling)
+            got = opened(written, engine=name, dtype=None if name == "llama.cpp" else "float32")[0].nats(passage)
+        except Cannot as error:
+            found.append(Proof(engine=name, not_run=str(error)))
+            continue
+        apart = np.abs(got - want)
+        mean = abs(float((got - want).mean()))
+        found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), bound=MEAN[name]))
+    return found
+
+
+def _engines(written: Path) -> Iterator[tuple[str, str | None]]:
+    yield "ropewalk", None
+    if written.is_dir():
+        yield "transformers", None if find_spec("transformers") else "transformers is not installed"
+        yield "vLLM", "it is not run from here; its rules were read from its source"
+    else:
+        yield "llama.cpp", None if find_spec("xllamacpp") else "xllamacpp is not installed: pip install xllamacpp"
+
+
+def _float32(path: Path) -> bool:
+    return all(info.type == "F32" for info in GGUF(path).tensors.values())
+
+
+def _filled(tokens: Sequence[int], to: int) -> np.ndarray:
+    if not tokens:
+        raise ValueError("the text has no tokens; give another with --text")
+    return np.resize(np.array(tokens, dtype=np.int64), to)

@@ -1,0 +1,146 @@
+"""A checkpoint with another scaling, in the form that it has: a directory for transformers and vLLM, or a GGUF file.
+
+Of a directory, config.json is changed and every other file copied. Of a GGUF file, the keys of RoPE and the length are
+changed and everything else is copied byte for byte, so quantised weights stay what they are. Which keys are written is
+decided by reading them back with the rules of each engine; an engine that would compute something else is named.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ropewalk.checkpoints.engines import transformers4, transformers5, vllm
+from ropewalk.checkpoints.engines.base import Reading
+from ropewalk.checkpoints.engines.facts import Facts
+from ropewalk.checkpoints.engines.llama_cpp import rules
+from ropewalk.checkpoints.errors import BadInput
+from ropewalk.checkpoints.export import place
+from ropewalk.checkpoints.export.gguf import positions_of
+from ropewalk.checkpoints.export.gguf_keys import rewrite
+from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.checkpoints.inspect.changes import Config, Wanted
+from ropewalk.checkpoints.load.stream import open_checkpoint
+from ropewalk.checkpoints.resolve.hf import resolve
+from ropewalk.checkpoints.resolve.native import MODEL_TYPE
+from ropewalk.checkpoints.resolve.part import find_part
+from ropewalk.checkpoints.resolve.read import read
+from ropewalk.checkpoints.resolve.resolved import Resolved
+from ropewalk.scaling import NTK, Scaling
+
+IN_DIRECTORIES = {"transformers 5": transformers5, "transformers 4": transformers4, "vLLM": vllm}
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".py")
+"""Code, and what runs code when it is opened: it is not copied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    path: Path
+    """What was written: a directory or a .gguf file."""
+    engines: dict[str, str | None]
+    """By engine: None where its rules read what was meant, else what it would do."""
+    left_out: tuple[str, ...]
+    """Files that were not copied."""
+
+
+def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Written:
+    """Writes the checkpoint for texts of `to` tokens."""
+    path = meant(Path(source))
+    resolved = read(path)
+    if resolved.model_type == MODEL_TYPE:
+        raise ValueError(f"{path} is a model of ropewalk's own; its scaling stands in its config: change it there")
+    stated = resolved.plan.longest
+    if stated is not None and to <= stated:
+        raise ValueError(f"--to {to:,} is not longer than the {stated:,} tokens of {path}")
+    Facts(resolved).scaled(scaling)  # refuses a checkpoint without layers to scale
+    if path.is_dir():
+        target = place.free(Path(out), path, "hf")
+        with place.beside(target) as made:
+            engines, left_out = _directory(path, resolved, made, Wanted(resolved, scaling, to))
+    else:
+        target = place.free(Path(out), path, "gguf")
+        left_out = ()
+        with place.beside(target) as made:
+            engines = _file(path, resolved, made, scaling, to)
+    return Written(path=target, engines=engines, left_out=left_out)
+
+
+def _directory(
+    path: Path, resolved: Resolved, out: Path, wanted: Wanted
+) -> tuple[dict[str, str | None], tuple[str, ...]]:
+    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
+    tried = [(config.changed(changes), changes) for changes in (config.old(), config.new())]
+    read_by = [
+        {name: _short(config, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed, _ in tried
+    ]
+    # The older keys first: where every engine reads them, any version of any of them will.
+    best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
+    if all(why is not None for why in read_by[best].values()):
+        raise ValueError(
+            f"no engine would compute {wanted.scaling.kind} from config.json: {read_by[best]['transformers 5']}"
+        )
+    out.mkdir()
+    left_out = []
+    for file in sorted(path.rglob("*")):
+        name = file.relative_to(path)
+        if file.is_dir() or name == Path("config.json"):
+            continue
+        if file.suffix in PICKLES or any(part.startswith(".") for part in name.parts):
+            left_out.append(str(name))
+            continue
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, out / name)
+    text = json.dumps(_without_nulls(tried[best][0]), indent=2, ensure_ascii=False, allow_nan=False)
+    (out / "config.json").write_text(text + "\n", encoding="utf-8")
+    return read_by[best], tuple(left_out)
+
+
+def _short(config: Config, changed: dict[str, Any], engine: Any) -> str | None:
+    try:
+        found = engine.read(resolve(_without_nulls(changed), where=config.facts.resolved.where, strict=False))
+    except ValueError as error:
+        return str(error)
+    return _length(found, config.wanted) or config.wanted.short_of(found)
+
+
+def _length(found: Reading, wanted: Wanted) -> str | None:
+    if found.length is not None and found.length < wanted.to:
+        return f"it would end texts at {found.length:,} tokens"
+    return None
+
+
+def _without_nulls(config: dict[str, Any]) -> dict[str, Any]:
+    """The two names of RoPE's parameters: null where the other stands, which is the same as absent."""
+    return {
+        key: value
+        for key, value in config.items()
+        if value is not None or key not in ("rope_scaling", "rope_parameters")
+    }
+
+
+def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) -> dict[str, str | None]:
+    arch = str(resolved.config["general.architecture"])
+    checkpoint = open_checkpoint(path)
+    plan = Facts(checkpoint.resolved).scaled(scaling)
+    if isinstance(scaling, NTK):  # a larger base and nothing else
+        plan = replace(plan, layers=tuple(_rebased(layer, scaling) for layer in plan.layers))
+    meaning = replace(checkpoint.resolved, plans={**checkpoint.resolved.plans, "decoder": plan})
+    positions = positions_of(replace(checkpoint, resolved=meaning), arch)
+    keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | {f"{arch}.context_length": to}
+    rope = f"{arch}.rope.scaling."
+    rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)
+    try:
+        found = rules.read(read(out))
+    except BadInput as error:
+        raise ValueError(f"what was written cannot be read back: {error}") from error
+    wanted = Wanted(resolved, scaling, to)
+    return {"llama.cpp": _length(found, wanted) or wanted.short_of(found)}
+
+
+def _rebased(layer: Any, scaling: NTK) -> Any:
+    if layer.scaling != scaling:
+        return layer
+    return replace(layer, base=float(scaling.scaled_base(layer.base, layer.rotary_width)), scaling=None)

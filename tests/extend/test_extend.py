@@ -1,0 +1,119 @@
+"""A scaling written into a checkpoint: read by other libraries, weights untouched, and a proof that can fail."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from ropewalk.checkpoints.export.convert import export
+from ropewalk.extend.prove import prove
+from ropewalk.extend.write import write
+from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, Scaling, YaRN
+from tests.checkpoints.small_models import make, write_tokenizer
+
+TO = 512
+SCALINGS = [YaRN(factor=2, trained=256), Linear(factor=2), NTK(factor=2), Llama3(factor=2, trained=256)]
+TEXT = "Positions are integers, and bugs of positions grow with distance. " * 3
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    make("llama", folder / "llama")
+    write_tokenizer(folder / "llama")
+    export(folder / "llama", folder / "llama.gguf", format="gguf")
+    return folder
+
+
+def by_hand(scaling: Scaling) -> dict[str, Any]:
+    """transformers' own keys, as its documentation names them."""
+    match scaling:
+        case YaRN():
+            return {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 256, "rope_theta": 1e4}
+        case Linear():
+            return {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+        case NTK():
+            return {"rope_type": "default", "rope_theta": 1e4 * 2 ** (16 / 14)}
+    more = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 256}
+    return {"rope_type": "llama3", "factor": 2.0, "rope_theta": 1e4, **more}
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
+def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: Path, scaling: Scaling) -> None:
+    done = write(models / "llama", tmp_path / "out", scaling, TO)
+    assert done.engines == {"transformers 5": None, "transformers 4": None, "vLLM": None}
+    want = transformers.LlamaForCausalLM.from_pretrained(models / "llama")
+    want.config.rope_parameters = by_hand(scaling)
+    want.config.max_position_embeddings = TO
+    want.model.rotary_emb = type(want.model.rotary_emb)(want.config)
+    got = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "out")
+    assert got.config.max_position_embeddings == TO
+    tokens = torch.randint(0, 320, (1, 500), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(got.eval()(tokens).logits, want.eval()(tokens).logits, atol=2e-4, rtol=0)
+    names = {path.name for path in (models / "llama").iterdir()}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == names
+    for name in names - {"config.json"}:
+        assert (tmp_path / "out" / name).read_bytes() == (models / "llama" / name).read_bytes()
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
+def test_a_gguf_file_keeps_every_other_byte(models: Path, tmp_path: Path, scaling: Scaling) -> None:
+    gguf = pytest.importorskip("gguf")
+    assert write(models / "llama.gguf", tmp_path / "out.gguf", scaling, TO).engines == {"llama.cpp": None}
+    before, after = (gguf.GGUFReader(path) for path in (models / "llama.gguf", tmp_path / "out.gguf"))
+    held = {tensor.name: tensor for tensor in after.tensors}
+    for tensor in before.tensors:
+        assert np.array_equal(np.array(held[tensor.name].data), np.array(tensor.data))
+    assert held.keys() - {tensor.name for tensor in before.tensors} == (
+        {"rope_freqs.weight"} if isinstance(scaling, Llama3) else set()
+    )
+    changed = {
+        name for name in {**before.fields, **after.fields} if contents(before, name) != contents(after, name)
+    } - {"GGUF.kv_count", "GGUF.tensor_count"}
+    assert all(name == "llama.context_length" or name.startswith("llama.rope.") for name in changed), changed
+    assert after.fields["llama.context_length"].contents() == TO
+
+
+def contents(reader: Any, name: str) -> Any:
+    return reader.fields[name].contents() if name in reader.fields else None
+
+
+@pytest.mark.parametrize("form", ["llama", "llama.gguf"])
+def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Path, form: str) -> None:
+    scaling, out = YaRN(factor=2, trained=256), tmp_path / f"out-{form}"
+    write(models / form, out, scaling, TO)
+    found = {one.engine: one for one in prove(models / form, out, scaling, TO, TEXT)}
+    assert not any(one.failed for one in found.values())
+    ran = {name for name, one in found.items() if one.not_run is None}
+    assert ran == ({"ropewalk", "transformers"} if form == "llama" else {"ropewalk", "llama.cpp"})
+    other = {one.engine: one for one in prove(models / form, out, YaRN(factor=4, trained=256), TO, TEXT)}
+    assert {name for name, one in other.items() if one.failed} == ran
+
+
+def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
+    yarn = YaRN(factor=2, trained=256)
+    for source, scaling, to, says in (
+        ("llama", yarn, 256, "not longer than the 256 tokens"),
+        ("llama.gguf", Dynamic(factor=2, trained=256), TO, "dynamic"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            write(models / source, tmp_path / f"x{Path(source).suffix}", scaling, to)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="already exists"):
+        write(models / "llama", models / "llama.gguf", yarn, TO)
+
+
+def test_pickles_and_code_are_named_and_not_copied(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "llama", tmp_path / "source")
+    (tmp_path / "source" / "modeling.py").write_text("raise SystemExit")
+    (tmp_path / "source" / "old.bin").write_bytes(b"x")
+    done = write(tmp_path / "source", tmp_path / "out", YaRN(factor=2, trained=256), TO)
+    assert done.left_out == ("modeling.py", "old.bin")
+    assert not (tmp_path / "out" / "modeling.py").exists()
