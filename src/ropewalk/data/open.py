@@ -172,7 +172,11 @@ def _masking(folder: Path, about: dict[str, Any]) -> Masking:
 def _ordered(rows: Rows, split: str, seed: int, masking: Masking | None) -> grain.MapDataset[Row]:
     """Sequences in the order they are read, without end: the place in it is the whole state."""
     if len(rows) > MOST_ROWS:
-        raise ValueError(f"{len(rows):,} sequences, {MOST_ROWS:,} is the most that can be shuffled; raise data.length")
+        enough = -(-rows.width * len(rows) // MOST_ROWS)
+        raise ValueError(
+            f"data.length {rows.width} gives {len(rows):,} {split} sequences, {MOST_ROWS:,} is the most that can be "
+            f"shuffled; write data.length={enough} or more"
+        )
     found = _grain().MapDataset.source(rows).seed(seed)
     found = found.shuffle() if split == "train" else found
     found = found.random_map(masking) if masking else found

@@ -9,10 +9,13 @@ A pair has the same segment on both sides, so the decoder's cross-attention sees
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 
 from ropewalk.data.batch import Ints, Row, filled, side
 from ropewalk.data.config import PairsData
+from ropewalk.data.index import indexed
 from ropewalk.data.stored import Documents
 
 BLOCK = 1 << 20
@@ -25,13 +28,19 @@ class PairRows:
     def __init__(self, source: Documents, target: Documents, config: PairsData, fill: int) -> None:
         self.source, self.target, self.fill = source, target, fill
         self.width, self.source_width = config.length, config.source_length
-        self.first, self.last, self.left_out = self._layout()
+        self.spans = indexed(
+            source,
+            f"pairs-{self.width}-{self.source_width}",
+            lambda found: found.shape[1:] == (2,) and found[-1:, 1].tolist() == [source.documents],
+            self._layout,
+        )
+        self.left_out = int(self.spans[-1, 0])
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.spans) - 1
 
     def __getitem__(self, number: int) -> Row:
-        first, last = int(self.first[number]), int(self.last[number])
+        first, last = map(int, self.spans[number])
         source = [text[1:] for text in _texts(self.source, first, last)]
         target = _texts(self.target, first, last)
         return Row(
@@ -41,9 +50,10 @@ class PairRows:
             side(source, self.source_width, self.fill),
         )
 
-    def _layout(self) -> tuple[Ints, Ints, int]:
-        """The first pair of each row and the one after its last; how many pairs fit in no sequence."""
-        first, last, left_out, start = [], [], 0, 0
+    def _layout(self) -> Ints:
+        """The first pair of each row and the one after its last; in the end how many pairs fit in no sequence, and how
+        many there are."""
+        found, left_out, start = array("q"), 0, 0
         count = self.source.documents
         while start < count:
             end = min(start + BLOCK, count)
@@ -52,19 +62,21 @@ class PairRows:
                 (self.source.bounds(start, end) - np.arange(start, end + 1), self.source_width),
                 (self.target.bounds(start, end) - np.arange(start, end + 1), self.width),
             ]
+            # Of a row that begins with each pair: the pair after its last.
+            stops = np.minimum(*(np.searchsorted(b, b[:-1] + width, side="right") - 1 for b, width in sides)).tolist()
             at, size = 0, end - start
             while at < size:
-                stop = min(int(np.searchsorted(b, b[at] + width, side="right")) - 1 for b, width in sides)
+                stop = stops[at]
                 if stop == at:
                     left_out, at = left_out + 1, at + 1
                     continue
                 if stop == size and end < count and at > 0:
                     break  # the next block may have more for this row
-                first.append(start + at)
-                last.append(start + stop)
+                found.extend((start + at, start + stop))
                 at = stop
             start += at
-        return np.array(first, np.int64), np.array(last, np.int64), left_out
+        found.extend((left_out, count))
+        return np.array(found, np.int64).reshape(-1, 2)
 
 
 def _texts(documents: Documents, first: int, last: int) -> list[Ints]:

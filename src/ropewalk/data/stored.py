@@ -23,7 +23,7 @@ class Documents:
 
     def __init__(self, folder: Path, split: str, stream: str, about: dict[str, Any]) -> None:
         self.folder, self.stream, self.dtype = folder / split, stream, np.dtype(about["dtype"])
-        self.vocabulary = int(about["vocabulary"])
+        self.vocabulary, self.fingerprint = int(about["vocabulary"]), str(about["fingerprint"])
         shards = about["splits"][split]["streams"][stream]["shards"]
         self.tokens_before = [0, *accumulate(int(shard["tokens"]) for shard in shards)]
         self.documents_before = [0, *accumulate(int(shard["documents"]) for shard in shards)]

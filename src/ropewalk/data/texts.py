@@ -13,6 +13,7 @@ import numpy as np
 
 from ropewalk.data.batch import IGNORE, Ints, Row, Side, filled, side
 from ropewalk.data.config import TextData
+from ropewalk.data.index import indexed
 from ropewalk.data.stored import Documents
 from ropewalk.positions import PAD
 
@@ -55,7 +56,12 @@ class DocumentRows:
     def __init__(self, documents: Documents, config: TextData, fill: int) -> None:
         self.documents, self.width, self.fill = documents, config.length, fill
         blocks = range(0, documents.documents, BLOCK)
-        self.before = np.cumsum([0, *(int(self._pieces(first)[1].sum()) for first in blocks)])
+        self.before = indexed(
+            documents,
+            f"document-{self.width}",
+            lambda found: found.shape == (len(blocks) + 1,),
+            lambda: np.cumsum([0, *(int(self._pieces(first)[1].sum()) for first in blocks)]),
+        )
 
     def __len__(self) -> int:
         return int(self.before[-1])

@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
@@ -109,7 +110,10 @@ def _train(
 ) -> Result:
     compile_rotations()
     config = recipe.train
-    data = open_data(recipe.data, stack=recipe.model.stack, seed=config.seed)
+    opened = partial(open_data, recipe.data, stack=recipe.model.stack, seed=config.seed)
+    # Whoever opens large data first indexes it; the others read that.
+    world.on_first(lambda: opened().fingerprint)
+    data = opened()
     start, source, unchecked = config.start, None, None
     if start is not None and not any(out.glob("checkpoints/step-*")):
         source = open_source(start, kinds)
