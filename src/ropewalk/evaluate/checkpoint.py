@@ -53,7 +53,14 @@ def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # Nothing of the directory is run: no code, and no pickles.
     safe = {"trust_remote_code": False, "use_safetensors": True, "local_files_only": True}
-    model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype or "auto", **safe).to(device)
+    bar = transformers.utils.logging
+    shown = bar.is_progress_bar_enabled()
+    bar.disable_progress_bar()  # it would stand among the answers on a terminal
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=dtype or "auto", **safe).to(device)
+    finally:
+        if shown:
+            bar.enable_progress_bar()
     return HF(model, model=digest(place), facts=facts)
 
 
