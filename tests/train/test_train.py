@@ -236,6 +236,6 @@ def test_a_signal_saves(tmp_path: Path, number: signal.Signals, code: int) -> No
         running.send_signal(number)
         _, said = running.communicate(timeout=120)
     assert running.returncode == code, said
-    assert "continue with --resume" in said
+    assert f"continue with --resume, or write its model: ropewalk export {tmp_path / 'run'} OUT" in said
     (saved,) = (tmp_path / "run" / "checkpoints").glob("step-*")
     assert int(saved.name.removeprefix("step-")) == read(metrics)["train"][-1]["step"]

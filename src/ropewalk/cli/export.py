@@ -79,7 +79,8 @@ def export(
     # With a format and nothing chosen, a run stands for its export as everywhere.
     of_run = is_run(place) and (chosen or form is None or not has_export(place))
     if not of_run:
-        kind_of(meant(place))
+        if kind_of(meant(place)) == "directory" and not (meant(place) / "config.json").exists():
+            raise ValueError(f"{path} is no model and no run: there is no config.json in it, and no checkpoints folder")
         if chosen:
             raise typer.BadParameter(
                 f"{path} is no run of `ropewalk train`: --step and --average choose of its checkpoints"

@@ -117,7 +117,10 @@ def train(
     elif not quiet:
         _say(result)
     if not result.finished:
-        note(f"stopped at step {result.step:,} of {result.steps:,}; continue with --resume")
+        from ropewalk.checkpoints.files.run_folder import export_line
+
+        said = f"stopped at step {result.step:,} of {result.steps:,}; continue with --resume"
+        note(f"{said}, or write its model: {export_line(result.out)}")
         raise typer.Exit(INTERRUPTED if result.signal == signal.SIGINT else 0)
 
 

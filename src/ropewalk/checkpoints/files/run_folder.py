@@ -36,6 +36,8 @@ def not_a_model(place: Path) -> BadInput | None:
     found = COMMITTED.fullmatch(place.name)
     if found is not None and is_run(run := place.parent.parent):
         problem, remedy = "is a checkpoint of a run", f"write a model of it: {export_line(run)} --step {int(found[1])}"
+    elif place.name == CHECKPOINTS and is_run(run := place.parent):
+        problem, remedy = "holds the checkpoints of a run", f"write a model of the newest: {export_line(run)}"
     elif not is_run(place):
         return None
     elif not (steps := committed(place / CHECKPOINTS)):

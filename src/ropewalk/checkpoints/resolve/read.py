@@ -34,7 +34,7 @@ def read(
         return _read(Path(path), arithmetic, strict, kinds)
     except BadInput as error:
         # Every directory has a config.json, so an error says which one; sources in the plan need not.
-        if Path(error.file).name != error.file:
+        if Path(error.file).name != error.file or Path(error.file) == Path(path):
             raise
         folder = Path(path) if Path(path).is_dir() else Path(path).parent
         raise BadInput(folder / error.file, error.field, error.problem, error.remedy) from None
