@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from ropewalk import crash
 from ropewalk.data.config import TextData
 from ropewalk.data.layout import BadData, changed, describe
 from ropewalk.data.open import open_data
 from ropewalk.data.options import Options
-from ropewalk.data.prepare import dataset
+from ropewalk.data.prepare import dataset, parts
 from ropewalk.data.prepare.dataset import POINTS, prepare
 from ropewalk.data.prepare.writer import replace
 from ropewalk.data.stored import Documents
@@ -119,6 +120,20 @@ def test_a_mistake_found_by_a_worker_is_told_the_same(tmp_path: Path) -> None:
         prepare([tmp_path / "a.jsonl"], tmp_path / "out", SMALL, workers=Workers(2))
 
 
+@pytest.mark.parametrize(("chunk", "most"), [(100, 1 << 18), (100, 5), (10**6, 1 << 18)])
+def test_where_it_is_cut_changes_nothing(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, most: int
+) -> None:
+    written = []
+    monkeypatch.setattr(parts, "MOST_PARTS", most)
+    monkeypatch.setattr(crash, "here", lambda point: written.append(point))
+    files = [uninterrupted / "a.txt", uninterrupted / "b.txt"]
+    prepare(files, tmp_path / "out", SMALL.model_copy(update={"chunk": chunk}))
+    assert contents(tmp_path / "out") == contents(uninterrupted / "out")
+    count = written.count("prepare.chunk")
+    assert count > 100 if most > 5 and chunk == 100 else count <= most + 2
+
+
 def test_killed_again_and_again_it_ends(uninterrupted: Path, tmp_path: Path) -> None:
     kills = 0
     while run(uninterrupted, tmp_path / "out", "prepare.state:2"):
@@ -131,13 +146,13 @@ def test_killed_again_and_again_it_ends(uninterrupted: Path, tmp_path: Path) -> 
 def test_what_is_stored_is_the_text(uninterrupted: Path) -> None:
     folder = uninterrupted / "out"
     whole = (uninterrupted / "a.txt").read_text() + (uninterrupted / "b.txt").read_text()
-    parts = {split: texts(folder, split) for split in ("train", "valid")}
-    assert sorted(parts["train"] + parts["valid"]) == sorted(whole.splitlines())
-    assert 20 < len(parts["valid"]) < 60
+    found_texts = {split: texts(folder, split) for split in ("train", "valid")}
+    assert sorted(found_texts["train"] + found_texts["valid"]) == sorted(whole.splitlines())
+    assert 20 < len(found_texts["valid"]) < 60
     about, sizes = describe(folder), np.load(folder / "token_bytes.npy")
     found = Documents(folder, "train", "tokens", about)
     stored = about["splits"]["train"]["streams"]["tokens"]
-    assert sizes[found.span(0, found.tokens)].sum() == stored["bytes"] == sum(map(len, parts["train"]))
+    assert sizes[found.span(0, found.tokens)].sum() == stored["bytes"] == sum(map(len, found_texts["train"]))
     assert len(stored["shards"]) > 3
     assert changed(folder) == []
 
@@ -223,10 +238,10 @@ def test_documents_of_a_text_file(tmp_path: Path) -> None:
         "blank": ["one\ntwo", "three", "four"],
         "file": ["one\r\ntwo\r\n\r\n\r\nthree\n \nfour"],
     }
-    for document, parts in wanted.items():
+    for document, found in wanted.items():
         options = Options.model_validate({"document": document, "vocabulary": 259, "valid": 0})
         prepare([tmp_path / "a.txt"], tmp_path / document, options)
-        assert texts(tmp_path / document, "train") == parts
+        assert texts(tmp_path / document, "train") == found
 
 
 def test_parquet_is_the_same_as_jsonl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

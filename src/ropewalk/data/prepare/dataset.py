@@ -146,8 +146,9 @@ class _Run:
             self.progress("reading", min(before_each[len(self.surveyed)] + further, total), total)
 
         # A function cannot be sent to another process, which would have nobody to tell.
-        here = Asked(self.options, self.valid, seen=seen if self.workers.here else None)
-        groups = grouped(self.paths[first:], [size for size, _ in stats[first:]], self.options.chunk)
+        size = parts.part_size(self.options, total)
+        here = Asked(self.options, self.valid, size, seen=seen if self.workers.here else None)
+        groups = grouped(self.paths[first:], [size for size, _ in stats[first:]], size)
         for found in mapped(parts.survey, here, groups, self.workers):
             self.surveyed += found
             seen(0)
@@ -169,7 +170,7 @@ class _Run:
                 f"evaluation with --valid-fraction {self.options.valid}; give more {what} (see --document), or another "
                 "fraction"
             )
-        self.parts = parts.spans(self.paths, self.surveyed, self.options.chunk)
+        self.parts = parts.spans(self.paths, self.surveyed, size)
 
     def tokenizer(self) -> None:
         path = self.part / "tokenizer.json"
@@ -193,7 +194,7 @@ class _Run:
 
     def _sample(self) -> Iterator[str]:
         share = TOKENIZER_BYTES / max(sum(found["bytes"] for found in self.surveyed), 1)
-        asked = Asked(self.options, self.valid, share)
+        asked = Asked(self.options, self.valid, share=share)
         return chain.from_iterable(mapped(parts.sample, asked, self.parts, self.workers))
 
     def tokens(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain, pairwise, tee
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +21,8 @@ from ropewalk.data.prepare.tokenizer import Words
 from ropewalk.data.urls import Located
 
 T = TypeVar("T")
+MOST_PARTS = 1 << 18
+"""Where each begins is in memory."""
 
 
 class Asked(NamedTuple):
@@ -28,6 +30,8 @@ class Asked(NamedTuple):
 
     options: Options
     valid: float
+    size: int = 0
+    """Characters after which a file can be cut."""
     share: float = 0.0
     """Of the training text, for a tokenizer."""
     tokenizer: str = ""
@@ -66,16 +70,21 @@ def grouped(items: Iterable[T], sizes: Iterable[int], least: int) -> Iterator[li
         yield held
 
 
-def spans(files: list[Located], surveyed: list[dict[str, Any]], chunk: int) -> list[list[Span]]:
+def part_size(options: Options, total: int) -> int:
+    """Characters of a part: as many as are encoded at a time, more of a text that would have too many parts."""
+    return max(options.chunk, total // MOST_PARTS)
+
+
+def spans(files: list[Located], surveyed: list[dict[str, Any]], size: int) -> list[list[Span]]:
     """The parts that all files are cut into."""
     cut: list[Span] = []
     sizes: list[int] = []
     for file, found in zip(files, surveyed, strict=True):
         places = [inputs.Place(), *(inputs.Place(*place) for place in found["cuts"]), None]
         cut += [Span(file, start or inputs.Place(), stop) for start, stop in pairwise(places)]
-        rest = found["bytes"] - chunk * len(found["cuts"])
-        sizes += [*([chunk] * len(found["cuts"])), max(rest, 1)]
-    return list(grouped(cut, sizes, chunk))
+        rest = found["bytes"] - size * len(found["cuts"])
+        sizes += [*([size] * len(found["cuts"])), max(rest, 1)]
+    return list(grouped(cut, sizes, size))
 
 
 def survey(asked: Asked, files: list[Located]) -> list[dict[str, Any]]:
@@ -90,7 +99,7 @@ def _survey(asked: Asked, file: Located) -> dict[str, Any]:
     characters = 0
     for count, item in enumerate(inputs.read(file, options.kind, options.document)):
         characters += sum(map(len, item.texts)) + 1
-        if characters >= options.chunk:
+        if characters >= asked.size:
             found["cuts"].append(list(item.after))
             characters = 0
         if asked.seen and count % 1000 == 0:
@@ -120,13 +129,14 @@ def encode(asked: Asked, part: list[Span]) -> dict[str, Encoded]:
     """The tokens of a part, by split and stream."""
     words = _words(asked.tokenizer, asked.where, tuple(asked.options.special().items()))
     streams = STREAMS[asked.options.kind]
-    items = list(_texts(asked, part))
-    ids = iter(words.encode(list(chain.from_iterable(items))))
     held: dict[str, list[tuple[np.ndarray, int]]] = {}
-    for texts in items:
-        chosen = split(asked, texts)
-        for stream, text in zip(streams, texts, strict=True):
-            held.setdefault(f"{chosen}/{stream}", []).append((next(ids), len(text.encode())))
+    every, lengths = tee(_texts(asked, part))
+    for items in grouped(every, (sum(map(len, texts)) + 1 for texts in lengths), asked.options.chunk):
+        ids = iter(words.encode(list(chain.from_iterable(items))))
+        for texts in items:
+            chosen = split(asked, texts)
+            for stream, text in zip(streams, texts, strict=True):
+                held.setdefault(f"{chosen}/{stream}", []).append((next(ids), len(text.encode())))
     return {
         name: Encoded(
             np.concatenate([tokens for tokens, _ in found]),
