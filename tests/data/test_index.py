@@ -12,7 +12,7 @@ import torch
 from ropewalk.data import index, pairs, texts
 from ropewalk.data.batch import Row, Side
 from ropewalk.data.config import PairsData, TextData
-from ropewalk.data.masking import Masking
+from ropewalk.data.drawn.masking import Masking
 from ropewalk.data.open import MOST_ROWS, Data, Stack, open_data
 from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare

@@ -12,7 +12,7 @@ import torch
 
 from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.data.config import PairsData, TaskData, TextData
-from ropewalk.data.masking import Masking
+from ropewalk.data.drawn.masking import Masking
 from ropewalk.data.open import Data, open_data
 from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare

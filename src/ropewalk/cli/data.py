@@ -205,7 +205,7 @@ def _of_model(tokenizer: str, out: str, marks: dict[str, str | None]) -> dict[st
     made = of(tokenizer)
     file = Path(made.where)
     if file.suffix != ".json":
-        from ropewalk.data.prepare.dataset import staging
+        from ropewalk.data.layout import staging
         from ropewalk.data.urls import located
 
         file = staging(located(out)).with_suffix(".tokenizer.json")

@@ -3,31 +3,86 @@
 data: {kind: text, path: data/long-english, length: 1024}
 data: {kind: pairs, path: data/en-de, length: 128, source_length: 128}
 data: {kind: task, task: copy, length: 64}
+data: {kind: mixture, length: 1024, of: [{path: data/web, weight: 4}, {path: data/books, weight: 1}]}
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from ropewalk.data.drawn.skips import AnySkips
+from ropewalk.overrides import refusal
 from ropewalk.settings import Settings
 
 Length = Annotated[int, Field(ge=2, le=2**30)]
 
 
-class TextData(Settings):
-    """Documents of one language, for decoders (the next token) and encoders (masked tokens)."""
+class Long(Settings):
+    """Long documents more often than others, in training."""
 
-    kind: Literal["text"] = "text"
+    at_least: Length
+    """Tokens of a document that is long."""
+    times: int = Field(ge=2, le=1_000)
+    """How often an epoch has each of them; others once."""
+
+
+class Spread(Settings):
+    """Sequences of `length` tokens that may be trained at positions farther apart."""
+
+    length: Length
+    positions: AnySkips | None = None
+    """{kind: pose, reach: 32768} or {kind: random, reach: 32768}: positions that leave some out; null: 0, 1, 2, ..."""
+
+    @model_validator(mode="after")
+    def _farther(self) -> Self:
+        if self.positions is not None and self.positions.reach <= self.length:
+            says = f"reach {self.positions.reach} leaves nothing out of {self.length} tokens (data.length); raise it"
+            raise refusal(("positions", self.positions, says))
+        return self
+
+
+class Documents(Settings):
+    """One directory of documents, and how sequences are cut from it."""
+
     path: str
     """A directory written by `ropewalk data prepare`."""
-    length: Length = 1024
-    """Tokens of a sequence."""
     packing: Literal["stream", "document"] = "stream"
     """stream: documents end to end, cut into sequences. document: a sequence is a piece of one document, padded."""
     isolate: bool = True
     """Packed documents attend to themselves only, each from position 0; false: a sequence is one text. For stream."""
+    long: Long | None = None
+    """{at_least: 8192, times: 5}: long documents more often (upsampling); null: every document once an epoch."""
+
+
+class TextData(Documents, Spread):
+    """Documents of one language, for decoders (the next token) and encoders (masked tokens)."""
+
+    kind: Literal["text"] = "text"
+    length: Length = 1024
+    """Tokens of a sequence."""
+
+
+class Part(Documents):
+    """One data set of a mixture."""
+
+    weight: float = Field(gt=0, lt=1e6)
+    """Its share of the sequences is this over the sum of all weights."""
+
+
+class MixtureData(Spread):
+    """Several data sets of text with one tokenizer, in shares of the sequences that do not depend on their sizes."""
+
+    kind: Literal["mixture"] = "mixture"
+    of: tuple[Part, ...] = Field(min_length=1)
+    """{path, weight} of each, and if need be its packing, isolate and long."""
+    length: Length = 1024
+    """Tokens of a sequence."""
+
+    def texts(self) -> list[TextData]:
+        """Each as a data set of its own."""
+        return [TextData(length=self.length, **part.model_dump(exclude={"weight"})) for part in self.of]
 
 
 class PairsData(Settings):
@@ -42,7 +97,7 @@ class PairsData(Settings):
     """Tokens of a source sequence."""
 
 
-class TaskData(Settings):
+class TaskData(Spread):
     """Made as it is asked for, without files: a sample is a function of the seed and its number."""
 
     kind: Literal["task"] = "task"
@@ -59,4 +114,4 @@ class TaskData(Settings):
     """Samples to evaluate on; none of their questions is in training."""
 
 
-AnyData = Annotated[TextData | PairsData | TaskData, Field(discriminator="kind")]
+AnyData = Annotated[TextData | MixtureData | PairsData | TaskData, Field(discriminator="kind")]

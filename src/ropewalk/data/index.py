@@ -10,18 +10,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 import numpy as np
 
 from ropewalk.data.batch import Ints
-from ropewalk.data.stored import Documents
 
 LEAST = 1 << 17
 """Documents: fewer are counted in a tenth of a second."""
 
 
-def indexed(documents: Documents, name: str, fits: Callable[[Ints], bool], count: Callable[[], Ints]) -> Ints:
+class Counted(Protocol):
+    """Documents of a directory, or some of them by a rule that the fingerprint tells apart."""
+
+    documents: int
+    folder: Path
+    fingerprint: str
+
+
+def indexed(documents: Counted, name: str, fits: Callable[[Ints], bool], count: Callable[[], Ints]) -> Ints:
     """What `count` finds, or found before; `fits` says whether a file can be what it wrote."""
     if documents.documents < LEAST:
         return count()

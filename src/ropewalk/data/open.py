@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from ropewalk.data.batch import Batch, Row, collate
-from ropewalk.data.config import AnyData, PairsData, TaskData, TextData
+from ropewalk.data.config import AnyData, MixtureData, PairsData, TaskData, TextData
+from ropewalk.data.drawn.masking import Masking
+from ropewalk.data.drawn.skips import AnySkips, skipped
 from ropewalk.data.layout import describe
-from ropewalk.data.masking import Masking
+from ropewalk.data.mixture import ENDLESS, LongDocuments, Mixed, MixedRows, Repeated
 from ropewalk.data.pairs import PairRows
 from ropewalk.data.stored import Documents
 from ropewalk.data.tasks import END, MASK, START, TaskRows
@@ -35,8 +37,8 @@ Stack = Literal["decoder", "encoder", "encoder-decoder"]
 Split = Literal["train", "valid"]
 MOST_ROWS = 2**32 - 1
 """Grain shuffles 32-bit numbers."""
-MOST_READ = 2**53
-"""Sequences of a run: past it Grain's count of batches, a float, is not exact, and of single sequences overflows."""
+STRIDE = 0x9E3779B9
+"""Between the seeds of the parts of a mixture."""
 AHEAD = 4
 """Batches that are made before they are asked for."""
 
@@ -53,8 +55,8 @@ class Rows(Protocol):
 
 
 class Data:
-    """length: tokens of a sequence, of the longer side of a task. token_bytes: bytes of text that each id stands for;
-    None where ids are no text."""
+    """length: tokens of a sequence, of the longer side of a task. limit: what no position reaches. token_bytes: bytes
+    of text that each id stands for; None where ids are no text."""
 
     def __init__(
         self,
@@ -67,14 +69,17 @@ class Data:
         special: dict[str, int | None],
         masking: Masking | None = None,
         folder: Path | None = None,
+        positions: AnySkips | None = None,
     ) -> None:
         self.splits, self.seed, self.vocabulary, self.fingerprint = splits, seed, vocabulary, fingerprint
-        self.length = length
+        self.length, self.positions = length, positions
+        self.limit = length if positions is None else positions.reach
         self.source_length: int | None = getattr(splits["train"], "source_width", None)
         self.start, self.end, self.mask = (special.get(name) for name in ("start", "end", "mask"))
         self.tokenizer = folder / "tokenizer.json" if folder else None
         self.token_bytes = np.load(folder / "token_bytes.npy", allow_pickle=False) if folder else None
-        self._ordered: dict[str, Any] = {split: _ordered(rows, split, seed, masking) for split, rows in splits.items()}
+        change = _Change(masking, positions)
+        self._ordered: dict[str, Any] = {split: _ordered(rows, split, seed, change) for split, rows in splits.items()}
 
     def rows(self, split: Split) -> int:
         """How many distinct sequences there are."""
@@ -82,7 +87,7 @@ class Data:
 
     def batch(self, split: Split, number: int, *, rows: int, shard: int = 0, shards: int = 1) -> Batch:
         """Batch `number` of `rows` sequences, of which a shard has every `shards`-th."""
-        self._ready(split, rows, shard, shards)
+        self.need(split, rows, shard, shards)
         ordered = self._ordered[split]
         return self._collate(split, [ordered[number * rows + row] for row in range(shard, rows, shards)])
 
@@ -90,24 +95,26 @@ class Data:
         self, split: Split, *, rows: int, shard: int = 0, shards: int = 1, start: int = 0, workers: int = 0
     ) -> Iterator[Batch]:
         """Batches from number `start` on, without end; `workers` threads make them before they are asked for."""
-        self._ready(split, rows, shard, shards)
-        part = self._ordered[split][start * rows + shard : MOST_READ : shards]
+        self.need(split, rows, shard, shards)
+        part = self._ordered[split][start * rows + shard : ENDLESS : shards]
         batched = part.batch(rows // shards, batch_fn=partial(self._collate, split))
         options = _grain().ReadOptions(num_threads=workers, prefetch_buffer_size=max(AHEAD, workers) if workers else 0)
         return iter(batched.to_iter_dataset(options))
 
     def _collate(self, split: str, rows: Sequence[Row]) -> Batch:
         made = self.splits[split]
-        return collate(rows, plain=made.plain, limit=made.width, source_limit=self.source_length)
+        far = None if self.positions is None else self.limit
+        return collate(rows, plain=made.plain, limit=far or made.width, source_limit=far or self.source_length)
 
-    def _ready(self, split: str, rows: int, shard: int, shards: int) -> None:
+    def need(self, split: str, rows: int, shard: int, shards: int, name: str = "the data") -> None:
+        """An error where there are no such batches."""
         if not 0 <= shard < shards or rows % shards or rows < 1:
             raise ValueError(
                 f"a batch of {rows} sequences in {shards} shards, of which {shard}: they must divide it evenly"
             )
         if not len(self.splits[split]):
             raise ValueError(
-                f"the data has no {split} sequences of {self.length} tokens; prepare more, or shorten data.length"
+                f"{name} has no {split} sequences of {self.length} tokens; prepare more, or shorten data.length"
             )
 
 
@@ -126,7 +133,10 @@ def open_data(config: AnyData, *, stack: Stack, seed: int) -> Data:
             vocabulary=config.vocabulary,
             fingerprint=fingerprint,
             special=special,
+            positions=config.positions,
         )
+    if isinstance(config, MixtureData):
+        return _mixture(config, stack, seed)
     folder = located(config.path)
     if isinstance(folder, Remote):
         raise ValueError(f"data.path {folder}: training reads from a disk of this machine; copy the directory there")
@@ -148,7 +158,51 @@ def open_data(config: AnyData, *, stack: Stack, seed: int) -> Data:
         special=special,
         masking=masking,
         folder=folder,
+        positions=None if isinstance(config, PairsData) else config.positions,
     )
+
+
+def _mixture(config: MixtureData, stack: Stack, seed: int) -> Data:
+    texts, weights = config.texts(), [part.weight for part in config.of]
+    parts = [open_data(text, stack=stack, seed=seed) for text in texts]
+    for text in texts[1:]:
+        _check_same_tokens(Path(texts[0].path), Path(text.path))
+    for text, part in zip(texts, parts, strict=True):
+        part.need("train", 1, 0, 1, text.path)
+    splits: dict[str, Rows] = {}
+    for split in ("train", "valid"):
+        there = [(part.splits[split], weight) for part, weight in zip(parts, weights, strict=True) if part.rows(split)]
+        rows, shares = [each for each, _ in there], [weight for _, weight in there]
+        splits[split] = MixedRows(rows, shares, once=split == "valid") if there else parts[0].splits[split]
+    about = describe(texts[0].path)
+    return Data(
+        splits,
+        length=config.length,
+        seed=seed,
+        vocabulary=parts[0].vocabulary,
+        fingerprint=hashlib.sha256(" ".join(part.fingerprint for part in parts).encode()).hexdigest(),
+        special=about["special"],
+        masking=_masking(Path(texts[0].path), about) if stack == "encoder" else None,
+        folder=Path(texts[0].path),
+        positions=config.positions,
+    )
+
+
+def _check_same_tokens(first: Path, other: Path) -> None:
+    """Ids of two data sets mean the same, or they cannot be mixed."""
+    one, two = describe(first), describe(other)
+    if all(one[key] == two[key] for key in ("tokenizer", "special")):
+        return
+    from tokenizers import Tokenizer
+
+    words = [Tokenizer.from_file(str(folder / "tokenizer.json")) for folder in (first, other)]
+    names = ([each.id_to_token(n) for each in words] for n in range(max(one["vocabulary"], two["vocabulary"])))
+    differ = next((f"token {n} is {a!r} and {b!r}" for n, (a, b) in enumerate(names) if a != b), None)
+    if differ is None and one["special"] != two["special"]:
+        differ = f"the tokens around a text are {one['special']} and {two['special']}"
+    if differ is not None:
+        command = f"ropewalk data prepare INPUT... --tokenizer {first / 'tokenizer.json'} --out {other}-again"
+        raise ValueError(f"{first} and {other} cannot be mixed: {differ}. Prepare the second with: {command}")
 
 
 def _rows(config: TextData | PairsData, folder: Path, split: str, about: dict[str, Any]) -> Rows:
@@ -156,8 +210,18 @@ def _rows(config: TextData | PairsData, folder: Path, split: str, about: dict[st
     if isinstance(config, PairsData):
         source, target = (Documents(folder, split, stream, about) for stream in ("source", "target"))
         return PairRows(source, target, config, end)
+    made = StreamRows if config.packing == "stream" else DocumentRows
     documents = Documents(folder, split, "tokens", about)
-    return (StreamRows if config.packing == "stream" else DocumentRows)(documents, config, end)
+    rows = made(documents, config, end)
+    if config.long is None or split != "train":
+        return rows
+    long = LongDocuments(documents, config.long.at_least)
+    if not long.documents:
+        raise ValueError(
+            f"data.long.at_least={config.long.at_least}: no document of {folder} has so many tokens; give a smaller "
+            "number, or leave data.long out"
+        )
+    return Repeated(rows, made(long, config, end), config.long.times)
 
 
 def _masking(folder: Path, about: dict[str, Any]) -> Masking:
@@ -169,8 +233,23 @@ def _masking(folder: Path, about: dict[str, Any]) -> Masking:
     return Masking(int(about["vocabulary"]), special["mask"], frozenset(v for v in special.values() if v is not None))
 
 
-def _ordered(rows: Rows, split: str, seed: int, masking: Masking | None) -> grain.MapDataset[Row]:
+class _Change:
+    """What is drawn for each sequence: masks, and in training positions."""
+
+    def __init__(self, masking: Masking | None, positions: AnySkips | None) -> None:
+        self.masking, self.positions = masking, positions
+
+    def __call__(self, row: Row, rng: np.random.Generator) -> Row:
+        row = row if self.masking is None else self.masking(row, rng)
+        return row if self.positions is None else skipped(row, self.positions, rng)
+
+
+def _ordered(rows: Rows, split: str, seed: int, change: _Change) -> grain.MapDataset[Row]:
     """Sequences in the order they are read, without end: the place in it is the whole state."""
+    if isinstance(rows, MixedRows):
+        # Each set has an order of its own, also where two are of one size.
+        orders = [_ordered(part, split, (seed + n * STRIDE) % 2**32, change) for n, part in enumerate(rows.parts)]
+        return _grain().MapDataset.source(Mixed(orders, rows))
     if len(rows) > MOST_ROWS:
         enough = -(-rows.width * len(rows) // MOST_ROWS)
         raise ValueError(
@@ -179,7 +258,8 @@ def _ordered(rows: Rows, split: str, seed: int, masking: Masking | None) -> grai
         )
     found = _grain().MapDataset.source(rows).seed(seed)
     found = found.shuffle() if split == "train" else found
-    found = found.random_map(masking) if masking else found
+    change = change if split == "train" else _Change(change.masking, None)
+    found = found.random_map(change) if change.masking or change.positions else found
     # Each epoch of training has its own order and masks; an evaluation is the same every time.
     return found.repeat(reseed_each_epoch=split == "train") if len(rows) else found
 

@@ -9,20 +9,31 @@ also where that lies in the next sequence; after a document's last token nothing
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from ropewalk.data.batch import IGNORE, Ints, Row, Side, filled, side
 from ropewalk.data.config import TextData
-from ropewalk.data.index import indexed
-from ropewalk.data.stored import Documents
+from ropewalk.data.index import Counted, indexed
 from ropewalk.positions import PAD
 
 BLOCK = 4096
 """Documents whose rows are counted together, so that finding a row needs one number for each block in memory."""
 
 
+class Stream(Counted, Protocol):
+    """Documents end to end: those of a directory, or some of them."""
+
+    tokens: int
+
+    def span(self, start: int, stop: int) -> Ints: ...
+    def starts(self, start: int, stop: int) -> Ints: ...
+    def bounds(self, first: int, last: int) -> Ints: ...
+
+
 class StreamRows:
-    def __init__(self, documents: Documents, config: TextData, fill: int) -> None:
+    def __init__(self, documents: Stream, config: TextData, fill: int) -> None:
         self.documents, self.width, self.fill, self.plain = documents, config.length, fill, not config.isolate
         whole, rest = divmod(documents.tokens, self.width)
         # A row known to hold no padding cannot be filled up: there the last tokens are left out.
@@ -53,7 +64,7 @@ class StreamRows:
 class DocumentRows:
     plain = False
 
-    def __init__(self, documents: Documents, config: TextData, fill: int) -> None:
+    def __init__(self, documents: Stream, config: TextData, fill: int) -> None:
         self.documents, self.width, self.fill = documents, config.length, fill
         blocks = range(0, documents.documents, BLOCK)
         self.before = indexed(

@@ -10,9 +10,9 @@ import shutil
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ropewalk.data.config import PairsData, TaskData
+from ropewalk.data.config import MixtureData, PairsData, TaskData
 from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
@@ -64,8 +64,10 @@ def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     if isinstance(data, PairsData):
         changes["source_length"] = min(LENGTH, data.source_length)
     started = recipe.train.start is not None
-    if not isinstance(data, TaskData) and not started and not Path(data.path).exists():
-        changes["path"] = str(sample(data.kind, folder))
+    if isinstance(data, MixtureData):
+        changes["of"] = tuple(_there(part, "text", folder) for part in data.of) if not started else data.of
+    elif not isinstance(data, TaskData) and not started:
+        data = _there(data, data.kind, folder)
     data = data.model_copy(update=changes)
     train = recipe.train.model_dump()
     # Compiling takes minutes, and is the one part that is left out.
@@ -74,6 +76,15 @@ def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     # Weights that are read have the size they have, and a sample's tokens are not theirs.
     model = recipe.model if started else smaller_model(recipe.model, length)
     return Recipe(model=model, data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh)
+
+
+def _there(data: Any, kind: Literal["text", "pairs"], folder: Path) -> Any:
+    """The data set, or a sample in place of one that is not there, whose documents are all short."""
+    if Path(data.path).exists():
+        return data
+    long = getattr(data, "long", None)
+    shorter = {} if long is None else {"long": long.model_copy(update={"at_least": 2})}
+    return data.model_copy(update={"path": str(sample(kind, folder)), **shorter})
 
 
 def smaller_model(model: TransformerConfig, length: int) -> TransformerConfig:

@@ -119,6 +119,7 @@ def _train(
         source = open_source(start, kinds)
         unchecked = check_data(source, data, start)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
+    check_positions(recipe.model, data)
     cut = sizes(config, data.length, world.dp_size)
     first = world.rank == 0
     launch = os.environ.get("TORCHELASTIC_RUN_ID", "")
@@ -133,7 +134,7 @@ def _train(
         facts = {"recipe": written, "data": data.fingerprint, "versions": versions()}
         mask = data.mask if recipe.model.stack == "encoder" else None
         # Sequences are filled up with the end token.
-        trained = Trained(cut.length, data.source_length, data.start, data.end, mask=mask, pad=data.end)
+        trained = Trained(data.limit, data.source_length, data.start, data.end, mask=mask, pad=data.end)
         world.on_first(lambda: keep_tokenizer(data.tokenizer, out))
         found = checkpoints.newest() if resume else None
         begun: dict[str, Any] = {}
@@ -228,6 +229,26 @@ def fitted(model: TransformerConfig, data: Data) -> TransformerConfig:
             f"model.vocabulary out, or write model.vocabulary={data.vocabulary}"
         )
     return model
+
+
+def check_positions(model: TransformerConfig, data: Data) -> None:
+    """The model has a meaning for every position of the data, and reads those that were chosen."""
+    for side in model.sides:
+        reading = side == "encoder" and data.source_length is not None and data.positions is None
+        limit, key = (data.source_length, "data.source_length") if reading else (data.limit, "data.length")
+        key = key if data.positions is None else "data.positions.reach"
+        table = model.plan(side).table
+        if table is not None and limit is not None and limit > table:
+            raise ValueError(
+                f"{key}={limit}: the {side}'s table has {table} positions; write {key}={table} or less, or raise "
+                "model.encoding.longest"
+            )
+    layers = [layer for side in model.sides for layer in model.layer_kinds(side)]
+    if data.positions is not None and all(each.encoding.kind == "none" and each.window is None for each in layers):
+        raise ValueError(
+            f"data.positions.kind={data.positions.kind} chooses positions, and no layer reads any (model.encoding is "
+            "none); leave data.positions out, or choose another encoding"
+        )
 
 
 def restarted(out: Path, world: World, launch: str) -> bool:

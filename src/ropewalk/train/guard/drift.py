@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ropewalk.amounts import counted
@@ -12,6 +13,7 @@ from ropewalk.amounts import counted
 FREE = (
     "recipe.mesh",
     "recipe.data.path",
+    "recipe.data.of.*.path",
     "recipe.train.start",
     "recipe.train.micro",
     "recipe.train.recompute",
@@ -45,7 +47,7 @@ def check_drift(saved: Mapping[str, Any], now: Mapping[str, Any], *, allow: bool
         for key in now
         for name, was, is_ in differences(key, saved.get(key, ABSENT), now[key])
         if not (name == "versions.python" and _minor(was) == _minor(is_))
-        if not any(name == free or name.startswith(f"{free}.") for free in FREE)
+        if not any(fnmatchcase(name, free) or fnmatchcase(name, f"{free}.*") for free in FREE)
     ]
     if found and not allow:
         raise Drift(found)
