@@ -26,7 +26,7 @@ with torch.no_grad():
     pieces = torch.arange(4096).view(2 * size, -1)
     mine = pieces[[rank, 2 * size - 1 - rank]].flatten()
     signal = rope.at(at.take(mine))
-    q, k, v = attention.turned(x[:, mine], signal)
+    q, k, v = attention.rotated(x[:, mine], x[:, mine], signal)
 
     # All keys, values and positions to all; queries stay where they are.
     def gathered(part: torch.Tensor, axis: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ import torch
 from mpmath import mpf
 
 from ropewalk.conformance import oracles
-from ropewalk.conformance.vectors import arrays
+from ropewalk.conformance.vectors import arrays, page
 from ropewalk.encodings import RoPE, Sinusoidal
 from ropewalk.positions import FARTHEST, explicit
 from ropewalk.scaling import names
@@ -279,11 +279,11 @@ def test_what_the_page_allows_is_what_exact_angles_in_float32_need(written: Writ
 
 
 def test_the_page_says_where_every_array_is(written: Written) -> None:
-    page = (written.folder / "README.md").read_text(encoding="utf-8")
+    text = (written.folder / "README.md").read_text(encoding="utf-8")
     raw = (written.folder / "vectors.safetensors").read_bytes()
     assert set(page.places(raw)) == set(written.arrays)
     for name, place in page.places(raw).items():
-        assert f"| `{name}` | {place['dtype']} |" in page
+        assert f"| `{name}` | {place['dtype']} |" in text
         assert place["first"] % np.dtype(place["dtype"]).itemsize == 0
         flat = np.frombuffer(raw, place["dtype"], int(np.prod(place["shape"])), place["first"])
         np.testing.assert_array_equal(flat.reshape(place["shape"]), written.arrays[name])

@@ -52,7 +52,7 @@ def test_what_cannot_be_meant_by_an_attention_mask_is_answered() -> None:
     for told, said in (
         ({"attention_mask": torch.ones(2, 1, 6, 6)}, r"attention_mask is \(2, 1, 6, 6\)"),
         ({"attention_mask": torch.ones(2, 6)}, "0 and 1, got"),
-        ({"attention_mask": torch.ones(2, 9, dtype=torch.int64)}, r"positions\.of\(cache\.next"),
+        ({"attention_mask": torch.ones(2, 9, dtype=torch.int64)}, r"positions\.explicit\(cache\.next"),
         ({"attention_mask": torch.ones(2, 6).long(), "at": positions.plain(6, batch=2)}, "not both"),
     ):
         with pytest.raises(ValueError, match=said):
