@@ -85,11 +85,21 @@ def test_a_set_of_a_mixture_is_read_through_before_any_of_it_comes_again(sets: d
     times = [found[large + n] for n in range(small)]
     assert min(times) >= large // small
     assert max(times) <= large // small + 1
-    # Another order each time round, and not that of a set of equal size.
+    # Another order each time round.
     batch = data.batch("train", 0, rows=2 * large)
     order = [n - large for n in batch.sample.tolist() if n >= large]
     assert order[:small] != order[small : 2 * small]
     assert sorted(order[:small]) == list(range(small))
+
+
+def test_sets_of_one_size_have_orders_of_their_own(sets: dict[str, Path]) -> None:
+    of = [{"path": str(sets["small"]), "weight": 1}] * 2
+    data = open_data(MixtureData(length=LENGTH, of=of), stack="decoder", seed=5)
+    count = data.rows("train") // 2
+    numbers = data.batch("train", 0, rows=2 * count).sample.tolist()
+    first, second = ([n % count for n in numbers if n // count == part] for part in (0, 1))
+    assert sorted(first) == sorted(second)
+    assert first != second
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
