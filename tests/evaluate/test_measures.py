@@ -25,7 +25,7 @@ def encode(text: str) -> list[int]:
 
 
 def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary() -> None:
-    found = tail.measure(Toy(), DOCUMENTS, trained=100, lengths=(100, 200, 400), tail=50)
+    found = tail.measure(Toy(), DOCUMENTS, near=100, lengths=(100, 200, 400), tail=50)
     for losses in (*found.crop.values(), *found.loss.values(), found.foreign):
         assert losses == pytest.approx([math.log(50)] * 10, abs=1e-12)
     for stride in (None, 25, 1):
@@ -33,19 +33,32 @@ def test_a_uniform_model_scores_the_logarithm_of_its_vocabulary() -> None:
 
 
 def test_a_model_that_reads_far_gains_and_one_that_crops_does_not() -> None:
-    far = tail.measure(Copier(400), DOCUMENTS, trained=100, lengths=(100, 400), tail=50)
+    far = tail.measure(Copier(400), DOCUMENTS, near=100, lengths=(100, 400), tail=50)
     assert far.gain().verdict == "better"
     assert far.benefit.mean > 0.5
     assert far.far_gain is not None
     assert far.far_gain.mean > far.gain().mean
     # From the first token of the tail, 50 back is within the trained length.
-    near = tail.measure(Copier(50), DOCUMENTS, trained=100, lengths=(100, 400), tail=50)
+    near = tail.measure(Copier(50), DOCUMENTS, near=100, lengths=(100, 400), tail=50)
     assert near.benefit.mean == 0
     assert near.gain().verdict == "no difference"
 
 
+def test_within_the_trained_length_a_context_is_compared_with_a_shorter_one() -> None:
+    """Not with itself: a model that copies from 400 back would be no better than cropping."""
+    reads = battery.evaluate(Copier(400), DOCUMENTS, None, trained=1000, lengths=(100, 200, 400), tail_tokens=50)
+    assert reads.tail.crop_lengths == (100, 200)
+    assert reads.tail.benefit.mean > 0.3
+    assert "uses its context: better than cropping" in reads.verdict
+    assert "past 200 tokens" in reads.rule
+    crops = battery.evaluate(Copier(50), DOCUMENTS, None, trained=1000, lengths=(200, 400), tail_tokens=50)
+    assert "no better than cropping" in crops.verdict
+    with pytest.raises(ValueError, match="give a shorter one too"):
+        battery.evaluate(Toy(), DOCUMENTS, None, trained=1000, lengths=(400,), tail_tokens=50)
+
+
 def test_gain_is_benefit_less_harm() -> None:
-    found = tail.measure(Copier(250), DOCUMENTS, trained=100, lengths=(100, 200, 400), tail=50)
+    found = tail.measure(Copier(250), DOCUMENTS, near=100, lengths=(100, 200, 400), tail=50)
     assert found.gain().mean == pytest.approx(found.benefit.mean - found.harm.mean, abs=1e-12)
 
 
@@ -66,9 +79,7 @@ def test_a_planted_crop_is_never_called_better() -> None:
 
 def test_the_same_tokens_are_scored_at_every_length_from_position_0() -> None:
     engine = Toy()
-    tail.measure(
-        engine, DOCUMENTS[:2], trained=100, lengths=(100, 200, 400), scaling=YaRN(factor=4, trained=100), tail=50
-    )
+    tail.measure(engine, DOCUMENTS[:2], near=100, lengths=(100, 200, 400), scaling=YaRN(factor=4, trained=100), tail=50)
     own = [passage for passage, _ in engine.asked if (passage.tokens[-50:] == DOCUMENTS[0].tokens[-50:]).all()]
     assert {len(passage.tokens) for passage in own} == {100, 200, 400}
     assert all(passage.positions[0] == 0 and passage.scored == 50 for passage, _ in engine.asked)

@@ -20,6 +20,7 @@ FAR_TOKENS = 4
 """Far tokens that the tail of a judge document has at least."""
 READ = 4
 """Documents whose perplexity is measured, for comparison with the literature."""
+ALL = "every document judges, since all lengths are within the trained one; far text is that past {near} tokens"
 RULE = (
     f"judge documents: at least {FAR_TOKENS} of the last {{tail}} tokens repeat a pair of tokens last seen more than "
     "{trained} tokens back"
@@ -84,7 +85,7 @@ def evaluate(
 ) -> Report:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles, nor where the longest
     length has no room for them."""
-    longest = max(lengths)
+    longest, near = max(lengths), far_from(trained, lengths)
     judges, left = [], []
     for document in documents:
         enough = longest <= trained or len(far_places(document.tokens, tail_tokens, trained)) >= FAR_TOKENS
@@ -94,7 +95,7 @@ def evaluate(
             f"{len(judges)} of {len(documents)} documents have far text that can matter; give other or more documents"
         )
     found = tail.measure(
-        engine, judges, trained=trained, lengths=lengths, scaling=scaling, tail=tail_tokens, progress=progress
+        engine, judges, near=near, lengths=lengths, scaling=scaling, tail=tail_tokens, progress=progress
     )
     searched: list[needles.Needles] = []
     skipped: list[str] = []
@@ -107,8 +108,8 @@ def evaluate(
                 searched.append(needles.measure(engine, asked, encode, length, scaling=scaling))
             except Cannot as error:
                 skipped.append(f"needles at {length:,}: {error}")
-    near = min(trained, longest)
-    protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(near, None), (longest, None), (near, near // 4)])
+    short = min(trained, longest)
+    protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(short, None), (longest, None), (short, short // 4)])
     read: list[perplexity.Perplexity] = []
     for done, (length, stride) in enumerate(protocols):
         progress("perplexity", done, len(protocols))
@@ -120,7 +121,7 @@ def evaluate(
         engine.name,
         trained,
         described(scaling),
-        RULE.format(tail=f"{tail_tokens:,}", trained=f"{trained:,}"),
+        (RULE if longest > trained else ALL).format(tail=f"{tail_tokens:,}", trained=f"{trained:,}", near=f"{near:,}"),
         [{"name": one.name, "sha256": one.digest} for one in judges],
         [one.name for one in left],
         found,
@@ -128,6 +129,17 @@ def evaluate(
         read,
         skipped,
     )
+
+
+def far_from(trained: int, lengths: Sequence[int]) -> int:
+    """Tokens from the end of a text past which it is far: the trained length, or where no length is longer than that,
+    the second longest, since a context is no better than itself."""
+    several = sorted({*lengths})
+    if several[-1] > trained:
+        return trained
+    if len(several) < 2:
+        raise ValueError(f"one length, {several[-1]:,}, has nothing to be compared with; give a shorter one too")
+    return several[-2]
 
 
 def _control(encode: Callable[[str], Sequence[int]]) -> int:

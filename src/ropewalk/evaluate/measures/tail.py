@@ -1,8 +1,9 @@
 """Tail loss: the same last tokens, scored with more and more text before them.
 
     T = the last `tail` tokens of a document of N tokens
-    crop(n)      nats of T given the n - tail tokens before it, the model as it is, n <= trained length L
+    crop(n)      nats of T given the n - tail tokens before it, the model as it is, n <= L
     loss(n)      the same under a candidate, n up to N; positions 0 .. n - 1, as served
+    L            the trained length, or for shorter N the second longest of the lengths
     foreign      the same at N, everything farther than L from the end replaced by another document
 
     gain    = crop - loss(N)              what the longer context is worth against throwing it away
@@ -35,7 +36,7 @@ class Tail:
     lengths: tuple[int, ...]
     crop_lengths: tuple[int, ...]
     crop: dict[int, list[float]]
-    """By context length up to the trained one, the model as it is."""
+    """By context length up to L, the model as it is."""
     loss: dict[int, list[float]]
     """By context length, under the candidate."""
     foreign: list[float]
@@ -91,23 +92,24 @@ def measure(
     engine: Engine,
     documents: Sequence[Document],
     *,
-    trained: int,
+    near: int,
     lengths: Sequence[int],
     scaling: Scaling | None = None,
     tail: int = 512,
     progress: Progress = lambda stage, done, total: None,
 ) -> Tail:
-    """lengths: of context, up to that of the documents; those within the trained length are the crop's too."""
+    """lengths: of context, up to that of the documents; those up to `near` are the crop's too. near: tokens from the
+    end past which text is far, the trained length or less."""
     longest = len(documents[0].tokens)
     lengths = tuple(sorted({*lengths}))
     if lengths[-1] != longest or any(len(document.tokens) != longest for document in documents):
         raise ValueError(f"the longest length, {lengths[-1]:,}, must be that of every document")
     if len(documents) < 2:
         raise ValueError("one document: the foreign text of each is taken from another; give at least two")
-    within = tuple(length for length in lengths if length <= trained)
+    within = tuple(length for length in lengths if length <= near)
     if not within or lengths[0] <= tail:
         raise ValueError(
-            f"lengths {', '.join(f'{n:,}' for n in lengths)}: at least one within the trained length {trained:,}, "
+            f"lengths {', '.join(f'{n:,}' for n in lengths)}: at least one of at most {near:,}, "
             f"and all longer than the tail of {tail:,} tokens"
         )
     found = Tail(lengths, within, {n: [] for n in within}, {n: [] for n in lengths}, [], [])
@@ -125,13 +127,13 @@ def measure(
         crops = {n: nats(Passage.plain(document.tokens[-n:], tail), None) for n in within}
         under = {n: nats(Passage.plain(document.tokens[-n:], tail), scaling) for n in lengths}
         other = documents[(number + 1) % len(documents)].tokens
-        swapped = np.concatenate([other[: longest - trained], document.tokens[longest - trained :]])
+        swapped = np.concatenate([other[: longest - near], document.tokens[longest - near :]])
         found.foreign.append(float(nats(Passage.plain(swapped, tail), scaling).mean()))
         for length, each in crops.items():
             found.crop[length].append(float(each.mean()))
         for length, each in under.items():
             found.loss[length].append(float(each.mean()))
-        places = far_places(document.tokens, tail, trained)
-        near, far = crops[within[-1]], under[longest]
-        found.far.append((float(near[places].mean()), float(far[places].mean())) if len(places) else None)
+        places = far_places(document.tokens, tail, near)
+        cropped, far = crops[within[-1]], under[longest]
+        found.far.append((float(cropped[places].mean()), float(far[places].mean())) if len(places) else None)
     return found
