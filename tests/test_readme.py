@@ -3,6 +3,7 @@ somewhere."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -124,3 +125,17 @@ def test_every_cell_of_the_table_of_articles_leads_somewhere() -> None:
         function = re.match(r"\[(\w+)\]", test)
         assert function is not None, concept
         assert f"def {function[1]}(" in (REPOSITORY / links(test)[0]).read_text(encoding="utf-8"), concept
+
+
+def test_what_is_said_of_exactness_was_measured() -> None:
+    """In nats per token, means over documents; intervals stand in the file."""
+    found = json.loads((REPOSITORY / "campaigns/results/exactness.json").read_text(encoding="utf-8"))
+    cells = {name: cell for name, cell in found["measured"].items() if "as it is" in name and cell["documents"]}
+    in_float32 = {name: cell for name, cell in cells.items() if "float32" in name}
+    assert {name.split(",")[0] for name in in_float32} == {"smollm2", "tinyllama"}
+    assert all(abs(cell["float32 from 0"]["added"]) < 1e-5 for cell in in_float32.values())
+    assert all(1 < cell["angles from 0"]["added"] < 3 for cell in cells.values() if "angles from 0" in cell)
+    far = in_float32["smollm2, 2,048 tokens, as it is, float32"]
+    assert abs(far["float32 from 1,000,000"]["added"]) < 1e-3
+    assert far["float32 from 100,000,000"]["added"] > 1
+    assert abs(far["exact from 100,000,000"]["added"]) < 1e-6

@@ -37,7 +37,7 @@ def test_every_weight_has_one_place(name: str, config: AdamW) -> None:
         ), turned
 
 
-@pytest.mark.parametrize("config", [AdamW(decay=0.0), Muon(decay=0.0)], ids=["adamw", "muon"])
+@pytest.mark.parametrize("config", [AdamW(decay=0.0), Muon(decay=0.0, matrix_lr=0.02)], ids=["adamw", "muon"])
 def test_it_learns(config: AdamW) -> None:
     torch.manual_seed(0)
     model = Learner(preset("llama", **SMALL))
