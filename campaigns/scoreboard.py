@@ -2,11 +2,12 @@
 
     python -m campaigns.scoreboard [LIBRARY...] [--peers DIRECTORY] [--page]
 
-`ropewalk verify --library all`, each library in a process of its own, on one thread, for at most ten minutes. Those
+`ropewalk verify --library all`, each library in a process of its own, on one thread, for at most half an hour. Those
 that cannot live in one environment with the rest may stand in DIRECTORY (pip install --no-deps --target DIRECTORY ...),
 which is looked at only for what is not found otherwise. Named libraries are run and take the place of their old
-columns; --page draws the page again, of the last result. Writes campaigns/results/scoreboard.json and
-docs/scoreboard.html; the exit code is 1 if a library breaks what is not on its list.
+columns; one that cannot be run keeps its last, which the page says. --page draws the page again, of the last result.
+Writes campaigns/results/scoreboard.json and docs/scoreboard.html; the exit code is 1 if a library breaks what is not on
+its list.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULT, PAGE = ROOT / "campaigns" / "results" / "scoreboard.json", ROOT / "docs" / "scoreboard.html"
-SECONDS = 600
+SECONDS = 1800
 
 
 def main() -> int:
@@ -40,22 +41,24 @@ def main() -> int:
     before = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.is_file() else {"libraries": [], "not_run": {}}
     data = before
     if not asked.page:
-        entries = {entry["library"]: entry for entry in before["libraries"]} if asked.libraries else {}
+        entries = {entry["library"]: entry for entry in before["libraries"]}
         not_run = dict(before["not_run"]) if asked.libraries else {}
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
         for library in asked.libraries or scoreboard.LIBRARIES:
             found, why = run(library, asked.peers)
-            entries.pop(library, None)
             not_run.pop(library, None)
             if found is None:
-                not_run[library] = why
+                last = entries.get(library)
+                not_run[library] = f"{why}; shown as last measured, {last.get('date', before['date'])}" if last else why
             else:
-                entries[library] = found
+                entries[library] = {**found, "date": date}
             print(scoreboard.said(found) if found else f"{library}: not run, {why}", flush=True)
-        ordered = [entries[name] for name in scoreboard.LIBRARIES if name in entries]
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        command = "python -m campaigns.scoreboard" + (" --peers DIRECTORY" if asked.peers else "")
-        command = before.get("command", command) if asked.libraries else command
-        data = scoreboard.board(ordered, date=date, command=command, not_run=not_run)
+            ordered = [entries[name] for name in scoreboard.LIBRARIES if name in entries]
+            command = "python -m campaigns.scoreboard" + (" --peers DIRECTORY" if asked.peers else "")
+            command = before.get("command", command) if asked.libraries else command
+            data = scoreboard.board(ordered, date=date, command=command, not_run=not_run)
+            # After each, so that a run that was ended keeps what it has.
+            scoreboard_page.write(data, RESULT, PAGE)
     scoreboard_page.write(data, RESULT, PAGE)
     return 1 if scoreboard.unexpected(data) else 0
 

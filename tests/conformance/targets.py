@@ -53,7 +53,7 @@ class Naive(nn.Module):
 class Kept:
     """A target around Naive, up to a million positions, which float64 products reach."""
 
-    spec = Spec(head_width=16, heads=2, longest=2_000_000)
+    spec = Spec(head_width=16, heads=2, longest=2_000_000, angles="float64")
     persistent = False
     name = "kept"
 
@@ -142,6 +142,16 @@ def no_documents(base: Any) -> Callable[..., Any]:
     return forward
 
 
+def halved(base: Any) -> Callable[..., Any]:
+    """Far from 0, two tokens share a position."""
+
+    def forward(built: Any, ids: Tensor, positions: Any = None, cache: Any = None) -> Any:
+        far = 0 if positions is None else (positions.min() > 500).long() * ((positions - positions.min()) // 2)
+        return base.forward(built, ids, None if positions is None else positions - far, cache)
+
+    return forward
+
+
 def by_the_longest(built: Any, x: Tensor, positions: Tensor) -> Tensor:
     """Dynamic scaling by the largest position of the call."""
     length = int(positions.max()) + 1
@@ -161,10 +171,11 @@ def by_key(built: Any, q: Tensor, k: Tensor) -> Tensor:
 
 BROKEN: dict[str, Callable[[], Any]] = {
     "N01": lambda: Twisted(Kept(), cos_sin=single),
-    "N02": lambda: Twisted(Kept(), cos_sin=single),
     "N03": lambda: only_rotate(small(), turned_in_single),
-    "N04": lambda: only_rotate(small(), turned_in_single),
-    "N05": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, x, p) * 1.000001),
+    "N04": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, x, p.to(x.dtype).long())),
+    "N05": lambda: only_rotate(
+        small(), lambda built, x, p: small().rotate(built, x, p) * (1 + 1e-6 * (p > 999))[:, None, :, None].to(x.dtype)
+    ),
     "N06": Kept,
     "N07": lambda: Twisted(small("rope", "base=10001"), spec=small().spec),
     "N08": lambda: only_rotate(
@@ -172,17 +183,13 @@ BROKEN: dict[str, Callable[[], Any]] = {
     ),
     "N09": lambda: Twisted(small("alibi"), bias=by_key),
     "N10": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, x.detach(), p) + (x - x.detach())),
-    "N11": lambda: rotation(small(), lambda p: p.int().long()),
     "C01": lambda: Twisted(small("rope", "layout=pairs"), spec=small().spec),
     "C02": lambda: only_rotate(
         small("rope", "rotary_width=8"), lambda built, x, p: small().rotate(small().build(), x, p)
     ),
     "C03": Kept,
     "C04": Saved,
-    "C05": lambda: only_rotate(
-        small(), lambda built, x, p: small("rope", *YARN).rotate(small("rope", *YARN).build(), x, p)
-    ),
-    "C06": lambda: only_rotate(small("rope", *YARN), lambda built, x, p: small().rotate(small().build(), x, p)),
+    "C05": lambda: Twisted(small(), attend=lambda built, q, *rest: small().attend(built, q * 1.1, *rest)),
     "C07": lambda: Twisted(small(), frequencies=lambda c: small().frequencies({**c, "rope_theta": 11_000.0})),
     "C08": Remembering,
     "C09": lambda: rotation(small(), lambda p: p + (p.max() > 5_000)),
@@ -211,10 +218,9 @@ BROKEN: dict[str, Callable[[], Any]] = {
         small("t5"), bias=lambda built, q, k: small("t5").bias(built, torch.arange(len(q)) + k[0], k)
     ),
     "C27": lambda: Twisted(Kept(), cos_sin=lambda built, p: built(p.clamp(max=1_999_999))),
-    "C28": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, small().rotate(built, x, p), p)),
     "C29": lambda: only_rotate(small(), graph_break(small())),
     "C30": lambda: only_rotate(small(), baked(small())),
-    "C31": lambda: rotation(small(), lambda p: p - (p.min() > 500).long() * ((p - p.min()) // 2)),
+    "C31": lambda: Twisted(small(), forward=halved(small())),
     "C32": lambda: Twisted(small(), spec=small().spec.model_copy(update={"bounds": {"C32": 0.0}})),
     "C33": lambda: Twisted(small(), frequencies=lambda config: small().frequencies({"rope_theta": 10_000.0})),
     "C34": Shared,
@@ -226,7 +232,6 @@ RIGHT: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("C25", "C26"), ("t5",)),
     "N08": ("rope", *YARN),
     "C02": ("rope", "rotary_width=8"),
-    "C06": ("rope", *YARN),
     "C15": ("rope", *DYNAMIC),
     "C20": ("rope", "window=5"),
     "C27": ("rope", "longest=4096"),

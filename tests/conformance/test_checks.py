@@ -39,7 +39,7 @@ def test_what_is_wrong_breaks(id: str) -> None:
     assert result.page.endswith(f"#{id.lower()}")
 
 
-@pytest.mark.parametrize("id", ["N01", "N02", "N11", "N03", "C31"])
+@pytest.mark.parametrize("id", ["N01", "N03", "C31"])
 def test_it_says_from_which_position_on(id: str) -> None:
     result = verify(broken(id), only=id)[id]
     assert result.first_position is not None
@@ -81,7 +81,7 @@ def test_it_names_an_upside_down_ramp() -> None:
 
 def test_it_names_positions_that_fall_together() -> None:
     target = Twisted(Kept(), cos_sin=lambda built, p: built(p.bfloat16().long()))
-    assert "256 and 257" in verify(target, only="N11")["N11"].why
+    assert "256 and 257" in verify(target, only="N01")["N01"].why
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -96,17 +96,17 @@ def test_it_tells_wrong_frequencies_from_a_wrong_product(exact: bool) -> None:
             return angle.cos().float(), angle.sin().float()
 
         spec = Spec(head_width=64, heads=2, longest=2_000_000)
-        result = verify(Twisted(Kept(), spec=spec, cos_sin=cos_sin), only="N01")["N01"]
-        if exact and product == torch.float64:
-            assert result.status == "passed"
-        else:
-            assert ("frequencies are right" in result.why) == exact
-            assert ("as float32 powers do" in result.why) == (not exact)
+        report = verify(Twisted(Kept(), spec=spec, cos_sin=cos_sin), only="N01,N07")
+        assert report["N01"].status == ("passed" if product == torch.float64 else "float32")
+        assert report["N07"].status == ("passed" if exact else "float32")
+        assert ("as float32 powers do" in (report["N07"].why or "")) == (not exact)
+        claimed = Twisted(Kept(), spec=spec.model_copy(update={"angles": "exact"}), cos_sin=cos_sin)
+        assert bool(verify(claimed, only="N01,N07").failed) == (not exact or product == torch.float32)
 
 
 def test_slopes_that_are_rounded_are_not_called_shuffled() -> None:
     right = small("alibi").slopes
-    rounded = Twisted(small("alibi"), slopes=lambda n: [s * (1 + 3e-7) for s in right(n)])
+    rounded = Twisted(small("alibi"), slopes=lambda n: [s * (1 + 3e-6) for s in right(n)])
     assert "right but for rounding" in verify(rounded, only="C23")["C23"].why
     mixed = Twisted(small("alibi"), slopes=lambda n: sorted(right(n)))
     assert "in another order" in verify(mixed, only="C23")["C23"].why
@@ -194,7 +194,7 @@ def test_what_was_compared_before_a_refusal_counts() -> None:
 
 
 def test_one_wrong_layout_is_told_once_and_not_by_every_check_of_angles() -> None:
-    report = verify(broken("C01"), only="N1,N2,N7,N8,N11,C1")
+    report = verify(broken("C01"), only="N1,N7,N8,C1")
     assert [result.id for result in report.failed] == ["C01"]
     assert "layout is pairs" in report["C01"].why
 
@@ -223,7 +223,7 @@ def test_ours_holds_whatever_the_settings(width: int, base: float, layout: str, 
         target = ours.target("rope", "heads=1", f"head_width={width}", *settings)
     except ValueError:  # a ramp that has no place on so short a ladder
         return
-    verify(target, only="N1,N2,N7,N8,C1,C5").raise_for_failures()
+    verify(target, only="N1,N7,N8,C1,C5").raise_for_failures()
 
 
 @settings(max_examples=10)
@@ -248,21 +248,19 @@ def test_a_vector_without_an_angle_is_not_right() -> None:
 
 def test_not_a_number_is_broken() -> None:
     target = Twisted(Kept(), cos_sin=lambda built, p: tuple(part * math.nan for part in built(p)))
-    report = verify(target, only="N1,N2,N5,N7,N8,C8")
+    report = verify(target, only="N1,N5,N7,N8,C8")
     assert {result.status for result in report.results} == {"failed", "not applicable"}
     assert report["N01"].status == report["N07"].status == "failed"
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_scores_are_judged_by_themselves(seed: int) -> None:
-    """All of YaRN's gain on the query and none on the key: no query is the spec's, and every score is.
-
-    The frequencies are float32's. Scores by the real ones are 3e-5 away at 4,095, for which they were reported."""
+    """All of YaRN's gain on the query and none on the key: no query is the spec's, and every score is."""
     base = ours.target("rope", "heads=4", "head_width=64", *YARN, "arithmetic=float32", "longest=8192")
     gain = base.spec.scaling.rotary_gain
     moved = Twisted(
         base,
-        without=("rotate", "attend", "forward", "cos_sin"),
+        without=("rotate", "forward", "cos_sin"),
         rotate_query=lambda built, x, p: base.rotate(built, x, p) * gain,
         rotate_key=lambda built, x, p: base.rotate(built, x, p) / gain,
     )

@@ -57,9 +57,9 @@ def test_filled_in_it_holds(ropewalk: Ropewalk, tmp_path: Path) -> None:
     start, end = text.index("raise NotImplementedError"), text.index("\n\n    # (3)")
     text = text[:start] + RIGHT + text[end:]
     file.write_text(text.replace("return built(x, positions)", ROTATE), encoding="utf-8")
-    answer = ropewalk("verify", "filled:target", "--only", "N1,N2,N3,N7,C1,C5,C12")
+    answer = ropewalk("verify", "filled:target", "--only", "N1,N3,N7,N8,C1,C12")
     assert answer.code == 0, answer.stdout
-    assert "7 passed" in answer.stdout
+    assert "6 passed" in answer.stdout
 
 
 def test_nothing_is_written_over(ropewalk: Ropewalk, tmp_path: Path) -> None:

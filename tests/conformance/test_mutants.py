@@ -52,6 +52,34 @@ def test_there_are_enough() -> None:
     assert len({(mutant.right, mutant.wrong, mutant.of) for mutant in MUTANTS.values()}) == len(MUTANTS)
 
 
+@pytest.mark.parametrize("requirement", [one for one in every() if one not in matrix.APART])
+def test_what_is_wrong_elsewhere_is_not_blamed(requirement: str) -> None:
+    """That something is wrong with it, and that only one requirement sees the other one, the published rows say."""
+    mutant = MUTANTS[matrix.BLAMELESS[requirement]]
+    assert mutant.kills != requirement
+    result = verify(mutant.target, only=requirement)[requirement]
+    assert result.status == "passed", f"{requirement} blames {mutant.name}: {result.what}, {result.why}"
+
+
+def test_the_table_has_no_empty_cell_and_is_of_these_sources() -> None:
+    """Checks or mutants were changed since: python -m campaigns.mutants runs what it must, and writes the table."""
+    from campaigns.mutants import sources
+
+    rows = published()["rows"]["mutants"]
+    assert matrix.empty(rows) == []
+    assert all(matrix.own(rows).values())
+    assert {MUTANTS[name].kills: name for name in matrix.OWN.values()} == matrix.OWN
+    assert published()["sources"] == sources(), "stale: python -m campaigns.mutants"
+
+
+def test_an_empty_cell_would_be_seen() -> None:
+    rows = json.loads(json.dumps(published()["rows"]["mutants"]))
+    rows[matrix.OWN["N10"]]["failed"] = "N10 C01"
+    rows[matrix.BLAMELESS["C05"]]["passed"] = ""
+    assert set(matrix.empty(rows)) >= {"N10", "C05"}
+    assert "**none**" in "\n".join(matrix.table(rows))
+
+
 def test_every_requirement_is_named_for_a_mutant() -> None:
     assert {mutant.kills for mutant in MUTANTS.values()} == set(every()) - set(matrix.APART)
 
@@ -60,7 +88,7 @@ def test_every_requirement_is_named_for_a_mutant() -> None:
 def test_the_reference_holds_everything(name: str) -> None:
     report = verify(Reference(SPECS[name], name))
     report.raise_for_failures()
-    assert report.counts["passed"] >= 24
+    assert report.counts["passed"] >= 20
 
 
 @pytest.mark.slow

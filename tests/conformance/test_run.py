@@ -12,12 +12,13 @@ from ropewalk.conformance import Spec, Target, find, verify
 from ropewalk.conformance.checks import every
 from ropewalk.conformance.findings import Findings
 from ropewalk.conformance.run import chosen
+from ropewalk.conformance.spec import MERGED
 from tests.conformance.targets import Kept, Twisted, broken, only_rotate, small
 
 
 def test_ids_are_read_short_and_long() -> None:
     assert [check.id for check in chosen("c4, N1")] == ["N01", "C04"]
-    assert [check.id for check in chosen(["N11", "C34"])] == ["N11", "C34"]
+    assert [check.id for check in chosen(["N10", "C34"])] == ["N10", "C34"]
     assert [check.id for check in chosen(None)] == list(every())
 
 
@@ -25,6 +26,12 @@ def test_ids_are_read_short_and_long() -> None:
 def test_an_unknown_id_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="no requirement"):
         chosen(text)
+
+
+@pytest.mark.parametrize(("old", "into"), MERGED.items())
+def test_an_id_that_was_given_up_leads_on(old: str, into: str) -> None:
+    with pytest.raises(ValueError, match=f"{old} is part of {into} now; write {into}"):
+        chosen(old)
 
 
 def test_what_cannot_be_taken_is_not_applicable_with_a_reason() -> None:
@@ -86,7 +93,7 @@ def test_failures_can_be_raised() -> None:
 
 def test_the_report_is_json() -> None:
     data = json.loads(json.dumps(verify(broken("C33"), only="C33,N1,C20").to_dict()))
-    assert data["counts"] == {"requirements": 3, "apply": 2, "passed": 1, "failed": 1, "expected": 0}
+    assert data["counts"] == {"requirements": 3, "apply": 2, "passed": 1, "float32": 0, "failed": 1, "expected": 0}
     assert [result["id"] for result in data["results"]] == ["N01", "C20", "C33"]
 
 
@@ -112,13 +119,10 @@ def with_bounds(base: Any, **bounds: Any) -> Twisted:
 
 
 def test_a_bound_of_one_thing_is_not_one_of_another() -> None:
-    """The ratio of N04 says nothing of the error itself, which frequencies in bfloat16 make."""
-    omega = (1 / 10_000 ** (torch.arange(0, 16, 2).float() / 16)).bfloat16().double()
+    """The ratio of N04 says nothing of the error itself, which a gain on narrow queries makes."""
 
     def rotate(built: Any, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        angle = positions[:, None, :, None] * omega
-        a, b = x.double().chunk(2, -1)
-        return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1).to(x.dtype)
+        return small().rotate(built, x * 1.05 if x.dtype == torch.bfloat16 else x, positions)
 
     rough = only_rotate(small(), rotate)
     result = verify(with_bounds(rough, N04={"ratio": 1e9}), only="N4")["N04"]
@@ -130,7 +134,7 @@ def test_a_bound_of_one_thing_is_not_one_of_another() -> None:
 
 def test_numbers_of_different_things_have_names() -> None:
     checks = every()
-    assert {name for name, check in checks.items() if check.parts} == {"N04", "C02", "C29", "C34"}
+    assert {name for name, check in checks.items() if check.parts} == {"N04", "N07", "C29", "C34"}
     assert checks["C29"].declared({"C29": {"difference": 1e-5}}) == (1e-5, 2.0)
     assert checks["C12"].declared({"C12": 1e-3}) == (1e-3, 1e-3)  # one unit, two readings of it
 

@@ -93,8 +93,8 @@ def test_inspect_says_them_and_knows_no_scaling_for_them(tmp_path: Path) -> None
 
 def test_conformance_measures_them_against_the_decimals() -> None:
     own = Ours("rope", {"frequencies": [*OWN] * 8})
-    report = verify(own, only="N01,N02")
+    report = verify(own, only="N01,N07")
     assert [result.status for result in report.results] == ["passed"] * len(report.results), str(report)
     wrong = Ours("rope", {"frequencies": [*OWN] * 8})
     wrong.spec = wrong.spec.model_copy(update={"frequencies": tuple(Decimal("1.1") for _ in range(32))})
-    assert any(result.status == "failed" for result in verify(wrong, only="N01,N02").results)
+    assert any(result.status == "failed" for result in verify(wrong, only="N01,N07").results)

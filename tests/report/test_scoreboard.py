@@ -13,7 +13,7 @@ import pytest
 
 from ropewalk.report import scoreboard, scoreboard_page
 
-ISSUE = "https://github.com/a/b/issues/1"
+ISSUE, CHANGE = "https://github.com/a/b/issues/1", "https://github.com/a/b/pull/2"
 NASTY = "<script>alert('x')</script>\"&"
 
 
@@ -32,14 +32,22 @@ BROKEN = {"measured": 1.94, "bound": 2.5e-7, "first_position": 257, "what": "ang
 @pytest.fixture
 def data() -> dict[str, Any]:
     mine = entry(
-        "mine", [result("N01", "passed", measured=0.0), result("C12", "passed")], [result("N01", "not applicable")]
+        "mine",
+        [
+            result("N01", "passed", measured=0.0, bound=1e-6),
+            result("C12", "passed", bound=1e-5),
+            result("C32", "passed"),
+        ],
+        [result("N01", "not applicable")],
     )
     theirs = entry(
         "theirs",
-        [result("N01", "expected", reason="why not", issue=ISSUE, reproduction="x\ny", **BROKEN)],
-        [result("N01", "failed", **BROKEN), result("C12", "passed", fixed=True)],
-        [result("N01", "passed")],
+        [result("N01", "expected", cause="rounded", **BROKEN)],
+        [result("N01", "failed", reproduction="x\ny", **BROKEN), result("C12", "passed", bound=1e-5, fixed=True)],
+        [result("N01", "passed", bound=1e-6), result("C20", "float32", within=7.6e-3, **BROKEN)],
     )  # fmt: skip
+    cause = {"id": "rounded", "reason": "why not", "issue": ISSUE, "introduced": CHANGE, "explains": {"N01": ["t0"]}}
+    theirs["causes"] = [{**cause, "reproduction": 'print("expected: 1")\n'}]
     return {
         "date": "2026-11-15",
         "command": "python -m campaigns.scoreboard",
@@ -48,9 +56,10 @@ def data() -> dict[str, Any]:
         "torch": "2.13",
         "machine": "x86_64",
         "requirements": [
-            {"id": "N01", "title": "angles"},
+            {"id": "N01", "title": "angles", "page": "docs/en/conformance.md#n01"},
             {"id": "C12", "title": "decoding"},
             {"id": "C20", "title": "w"},
+            {"id": "C32", "title": "reported"},
         ],
         "libraries": [mine, theirs],
         "not_run": {"absent": "pip install absent"},
@@ -77,6 +86,9 @@ def test_a_cell_counts_targets(data: dict[str, Any]) -> None:
     assert scoreboard.cell(mine, "N01")["state"] == "passed"
     assert scoreboard.cell(theirs, "C12")["state"] == "fixed"
     assert scoreboard.cell(mine, "C20")["state"] == "none"
+    assert scoreboard.cell(mine, "C32")["state"] == "none", "what has no bound does not pass"
+    assert scoreboard.cell(theirs, "C20")["state"] == "float32"
+    assert scoreboard.table(data)[1][2] == ["C20", "-", "float32 1/1"]
 
 
 def test_the_page_shows_every_red_cell(data: dict[str, Any]) -> None:
@@ -87,12 +99,19 @@ def test_the_page_shows_every_red_cell(data: dict[str, Any]) -> None:
     assert "1.94 rad (bound 2.5e-07)" in text
     assert "<pre>x\ny</pre>" in text
     assert "why not" in text
+    assert "print(&quot;expected: 1&quot;)" in text
+    assert "Explains N01 (t0)." in text
+    assert "0.0076 rad below 131,072; largest 1.94 rad" in text
+    assert 'href="en/conformance.md#n01"' in text
+    assert text.count("why not") == 1, "a cause is stated once"
+    # A browser opens the details around what a link leads to, not the details itself.
+    assert "<details id=" not in text
     assert "pip install absent" in text
     ids = {attributes.get("id") for _, attributes in page.tags}
     inner = [link["href"] or "" for link in page.all("a") if (link["href"] or "").startswith("#")]
     assert inner
     assert {link[1:] for link in inner} <= ids
-    assert any(link["href"] == ISSUE for link in page.all("a"))
+    assert {ISSUE, CHANGE} <= {link["href"] for link in page.all("a")}
 
 
 def test_it_stands_alone(data: dict[str, Any]) -> None:
@@ -119,7 +138,7 @@ def test_everything_is_escaped(data: dict[str, Any]) -> None:
             return [spoilt(each) for each in value]
         return (
             NASTY
-            if isinstance(value, str) and value not in ("passed", "failed", "expected", "not applicable")
+            if isinstance(value, str) and value not in ("passed", "float32", "failed", "expected", "not applicable")
             else value
         )
 
@@ -129,7 +148,7 @@ def test_everything_is_escaped(data: dict[str, Any]) -> None:
     assert "<script" not in text
     assert NASTY not in text
     for bad in ("javascript:alert(1)", 'https://x"><script>', "http://plain"):
-        data["libraries"][1]["targets"][0]["results"][0]["issue"] = bad
+        data["libraries"][1]["causes"][0]["issue"] = bad
         assert "<script" not in scoreboard_page.page(data)
         assert not any(
             (link["href"] or "").startswith(("javascript", "http:"))
@@ -152,13 +171,14 @@ def test_a_result_is_cut_to_what_is_needed() -> None:
         "id": "C29", "title": "compile", "status": "expected", "measured": 0.0, "bound": 1e-6, "unit": "", "at": None,
         "first_position": 0, "what": "8 tokens", "why": "raised at /home/me/v/lib/site-packages/lib/file.py, line 3",
         "reproduction": "x", "page": "docs", "seconds": 1.0, "declared": False, "fixed": False, "issue": None,
+        "within": None,
     }  # fmt: skip
-    found = scoreboard._short(whole, {"reason": "Because."})
+    found = scoreboard._short(whole, {"reason": "Because.", "cause": "rounded"})
     assert found["why"] == "raised at lib/file.py, line 3"
     assert found["measured"] == 0.0
     assert found["first_position"] == 0
-    assert found["reason"] == "Because."
-    assert not {"title", "page", "unit", "at", "issue", "fixed"} & set(found)
+    assert found["cause"] == "rounded"
+    assert not {"title", "page", "unit", "at", "issue", "fixed", "reason", "reproduction"} & set(found)
     assert set(scoreboard._short({**whole, "status": "not applicable"}, {})) == {"id", "status", "why"}
     assert scoreboard._short({**whole, "status": "passed", "fixed": True}, {})["fixed"] is True
 

@@ -34,6 +34,7 @@ EPILOG = examples(
     "ropewalk verify alibi heads=12 --only N9,C23 --json",
     "ropewalk verify --library all --only N7,C23 --out board",
     "ropewalk verify --list",
+    "ropewalk verify --explain N06",
 )
 
 
@@ -54,6 +55,9 @@ def verify(
         str | None, typer.Option("--only", metavar="IDS", help="Check only these requirements: N1,C4.")
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the requirements and exit.")] = False,
+    explained: Annotated[
+        str | None, typer.Option("--explain", metavar="ID", help="Explain one requirement, with its bugs, and exit.")
+    ] = None,
     library: Annotated[
         str | None,
         typer.Option(
@@ -88,6 +92,8 @@ def verify(
     """
     if listed:
         return _list(json, quiet)
+    if explained is not None:
+        return _explain(explained)
     if vectors is not None:
         return _vectors(vectors)
     _check_words(target, library, engine, only, out)
@@ -239,6 +245,15 @@ def _vectors(out: str) -> None:
         write(str(path))
 
 
+def _explain(text: str) -> None:
+    from ropewalk.conformance.explain import explain
+    from ropewalk.conformance.run import chosen
+
+    with typed():
+        checks = chosen(text)
+    write("\n\n".join(explain(check.id) for check in checks))
+
+
 def _list(json: bool, quiet: bool) -> None:
     from ropewalk.conformance.checks import every
     from ropewalk.conformance.spec import page, requirements
@@ -285,7 +300,7 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
                 limit = "" if found.bound is None else f"  (bound {found.bound:g})"
                 write(f"         {found.measured:9.3g}{limit}  {found.name}")
     elif report.counts["apply"] < len(report.results) and sys.stderr.isatty():
-        note("Not applicable ones with their reasons: -v. What a requirement says: ropewalk verify --list")
+        note("Not applicable ones with their reasons: -v. What a requirement says: ropewalk verify --explain ID")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import torch
@@ -20,21 +21,34 @@ EXACT = 5e-7
 that what is left of a right frequency is the rounding of cos and sin."""
 
 
-def estimate(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> tuple[Tensor, int]:
-    """The frequencies a target really has, read off its angles at 1, 2, 4, ... and the last of these positions.
+def own(
+    target: Target, built: Any, dtype: torch.dtype = torch.float32, reach: int = 2**40
+) -> tuple[oracles.Truth, int]:
+    """The frequencies a target really has, read off its angles at 1, 2, 4, ... less that at 0, and the last of these
+    positions.
 
-    Each angle tells the frequency twice as finely as the one before, which says which turn it is in.
+    Each angle tells the frequency twice as finely as the one before, which says which turn it is in. Decimals, since a
+    float64 is off by 1e-4 rad at 2^40. A target that counts positions from 1 has the right frequencies.
     """
     spec = target.spec
-    positions = below(spec, [2**n for n in range(REACH.bit_length())])
-    cos, sin = target.cos_sin(built, settled(spec, torch.tensor([positions])), dtype)
-    angles = torch.atan2(sin.double(), cos.double())[0]
-    omega = angles[0]
-    for angle, position in zip(angles[1:], positions[1:], strict=False):
-        expected = omega * position
-        turns = ((expected - angle) / (2 * torch.pi)).round()
-        omega = (angle + 2 * torch.pi * turns) / position
-    return omega, positions[-1]
+    positions = below(spec, [2**n for n in range(reach.bit_length())])
+    cos, sin = target.cos_sin(built, settled(spec, torch.tensor([[0, *positions]])), dtype)
+    waves = torch.complex(cos[0, : len(positions) + 1].double(), sin[0, : len(positions) + 1].double())
+    parts = ((waves[1:] * waves[:1].conj()).angle() / (2 * torch.pi)).nan_to_num(0.0).tolist()
+    found = []
+    with localcontext(Context(prec=oracles.DIGITS)):
+        for pair in zip(*parts, strict=True):
+            turns = Decimal(pair[0])
+            for part, position in zip(pair[1:], positions[1:], strict=True):
+                turns = (Decimal(part) + (turns * position - Decimal(part)).to_integral_value()) / position
+            found.append(turns * 2 * oracles.pi())
+    return tuple(found), positions[-1]
+
+
+def estimate(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> tuple[Tensor, int]:
+    """The same as floats, as far as near positions tell them."""
+    omegas, reach = own(target, built, dtype, REACH)
+    return as_tensor(omegas), reach
 
 
 def frequency_errors(omega: Tensor, reach: int, spec: Spec) -> Tensor:

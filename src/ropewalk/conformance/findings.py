@@ -11,6 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+LENGTH = 131_072
+"""Taken for the length of a target that declares none, where results say how large an error is within it."""
+
+NARROWER = 2.0**-29
+"""float64's rounding over float32's."""
+
 
 class NotApplicable(Exception):
     """Raised by a check that a target cannot take, with the reason. What was compared before it counts all the same."""
@@ -30,6 +36,10 @@ class Difference:
     reproduce: str | None = None
     unit: str | None = None
     """Where it is not the requirement's."""
+    float32: bool = False
+    """Past the bound, and within what float32 products of positions cost."""
+    within: float | None = None
+    """The largest difference at positions that the target declares, or below 131,072 if it declares none."""
 
     @property
     def holds(self) -> bool:
@@ -52,6 +62,10 @@ class Findings:
     id: str
     bounds: tuple[float, ...] = ()
     seed: int = 0
+    angles: str | None = None
+    """The precision that the target claims: float32, float64, exact, or none."""
+    length: int = LENGTH
+    """Positions below it are the target's own."""
     compared: list[Difference] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -78,6 +92,7 @@ class Findings:
         scale: float | Tensor = 1.0,
         why: str | None = None,
         reproduce: str | None = None,
+        float32: Tensor | float = 0.0,
     ) -> Difference:
         """The largest |got - want| / scale. `positions` belong to dimension `dim`, or are of the tensors' own shape."""
         if got.shape != want.shape:
@@ -85,7 +100,7 @@ class Findings:
         apart = (got.detach().double() - want.detach().double()).abs() / scale
         # Two infinities of one sign (a masked score) are equal; anything else that is not a number is not.
         apart = torch.where(got.detach().double() == want.detach().double(), 0.0, apart).nan_to_num(math.inf)
-        return self.measure(name, apart, bound, positions, dim=dim, why=why, reproduce=reproduce)
+        return self.measure(name, apart, bound, positions, dim=dim, why=why, reproduce=reproduce, float32=float32)
 
     def measure(
         self,
@@ -97,20 +112,40 @@ class Findings:
         dim: int = 1,
         why: str | None = None,
         reproduce: str | None = None,
+        float32: Tensor | float = 0.0,
     ) -> Difference:
-        """The same for errors that the check has worked out itself."""
+        """The same for errors that the check has worked out itself. `float32`: what float32 products of positions may
+        cost here, of the errors' shape or broadcast to it; how it counts depends on what the target claims."""
         errors = torch.as_tensor(errors, dtype=torch.float64)
         found = Difference(name=name, measured=0.0, bound=bound, why=why, reproduce=reproduce)
-        if errors.numel():
-            found.measured = float(errors.max())
-        if positions is not None and errors.numel():
+        if not errors.numel():
+            self.compared.append(found)
+            return found
+        single = torch.as_tensor(float32, dtype=torch.float64).expand_as(errors)
+        allowed = torch.full_like(errors, math.inf if bound is None else bound)
+        share = {"float32": 1.0, "float64": NARROWER}.get(self.angles or "", 0.0)
+        allowed = torch.maximum(allowed, single * share)
+        # Without a claim, what float32 explains is told as such, and what it does not explain is told before it.
+        judged = torch.maximum(allowed, single) if self.angles is None else allowed
+        past, beyond = errors > allowed, errors > judged
+        found.float32 = bool(past.any()) and not bool(beyond.any())
+        past = past if found.float32 else beyond
+        by = errors if bound is None or not bool(single.any()) or found.float32 else errors / judged.clamp(min=1e-300)
+        worst = int(by.flatten().argmax())
+        found.measured = float(errors.flatten()[worst])
+        found.bound = None if bound is None else float(allowed.flatten()[worst])
+        if positions is not None:
             where = torch.as_tensor(positions, dtype=torch.int64)
             if where.shape != errors.shape:
-                where = where.flatten()
-                errors = errors.movedim(dim, 0).reshape(len(where), -1).amax(-1)
-            found.at = int(where.flatten()[errors.flatten().argmax()])
-            if bound is not None and not found.holds:
-                found.first_position = int(where[errors > bound].min())
+                shape = [1] * errors.ndim
+                shape[dim % errors.ndim if errors.ndim else 0] = where.numel()
+                where = where.flatten().view(shape).expand_as(errors)
+            found.at = int(where.flatten()[worst])
+            if bool(past.any()) and bound is not None:
+                found.first_position = int(where[past].min())
+            near = where < self.length
+            if bool(near.any()) and not bool(near.all()):
+                found.within = float(errors[near].max())
         self.compared.append(found)
         return found
 
@@ -123,8 +158,9 @@ class Findings:
 
     @property
     def worst(self) -> Difference | None:
-        failed = [found for found in self.compared if not found.holds]
+        past = [found for found in self.compared if not found.holds]
         # Of several that fail the first is reported: checks go from the plain to the special.
+        failed = [found for found in past if not found.float32] or past
         if failed:
             return failed[0]
         return max(self.compared, key=lambda found: found.ratio, default=None)
@@ -137,12 +173,15 @@ class Result:
     id: str
     title: str
     status: str
-    """passed | failed | not applicable | expected (failed, as the library's list says)"""
+    """passed | float32 (past the bound, within float32's own error) | failed | not applicable | expected (failed, as
+    the library's list says)"""
     measured: float | None = None
     bound: float | None = None
     unit: str = ""
     first_position: int | None = None
     at: int | None = None
+    within: float | None = None
+    """The largest difference within the target's own length, where another one is larger."""
     what: str | None = None
     """Which comparison of the check."""
     why: str | None = None
@@ -159,7 +198,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         data = {key: value for key, value in vars(self).items() if key != "compared"}
         data["seconds"] = round(self.seconds, 3)
-        for key in ("measured", "bound"):
+        for key in ("measured", "bound", "within"):
             if data[key] is not None and not math.isfinite(data[key]):
                 data[key] = None if math.isnan(data[key]) else "infinite"
         return data

@@ -247,6 +247,12 @@ def angles(positions: Tensor | Sequence[int], omegas: Truth) -> Tensor:
     return (torch.tensor(values, dtype=torch.float64) * (2 * math.pi)).view(*where.shape, len(omegas))
 
 
+def apart(ones: Truth, others: Truth, position: int) -> Tensor:
+    """(R/2,): how many rad two sets of frequencies are apart at a position."""
+    with _context():
+        return torch.tensor([float(abs(a - b) * position) for a, b in zip(ones, others, strict=True)]).double()
+
+
 def angle_errors(cos: Tensor, sin: Tensor, positions: Tensor, spec: Spec) -> Tensor:
     """(B, L, R/2): how far the angle of each (cos, sin) is from the nearest true one, in rad; gains do not matter."""
     cos, sin = cos.double(), sin.double()
@@ -257,6 +263,15 @@ def angle_errors(cos: Tensor, sin: Tensor, positions: Tensor, spec: Spec) -> Ten
         found.append(torch.atan2(across, along).abs())
     errors = torch.stack(found).amin(0)
     # A zero vector has no angle, and atan2 would call that right.
+    return torch.where((cos == 0) & (sin == 0), math.pi, errors).nan_to_num(math.inf)
+
+
+def own_angle_errors(cos: Tensor, sin: Tensor, positions: Tensor, omegas: Truth) -> Tensor:
+    """(B, L, R/2): the same against position times these frequencies, whatever they are."""
+    cos, sin = cos.double(), sin.double()
+    want = angles(positions, omegas)
+    across, along = sin * want.cos() - cos * want.sin(), cos * want.cos() + sin * want.sin()
+    errors = torch.atan2(across, along).abs()
     return torch.where((cos == 0) & (sin == 0), math.pi, errors).nan_to_num(math.inf)
 
 

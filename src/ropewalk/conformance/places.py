@@ -32,6 +32,11 @@ EDGES = (
 SHIFTS = (1, 1_000, 32_768, 131_072, 1_000_000, 2**31, 2**36, 2**40 - 2**20)
 
 
+SINGLE = 2.0**-22
+"""Of position times frequency: what float32 may cost an angle. Frequency, position, a division by a factor and their
+product each round by 2^-24."""
+
+
 def below(spec: Spec, positions: Iterable[int], room: int = 0) -> list[int]:
     """Those the target can be asked for, with `room` positions after each."""
     end = 2**40 + 1 if spec.longest is None else spec.longest
@@ -39,13 +44,13 @@ def below(spec: Spec, positions: Iterable[int], room: int = 0) -> list[int]:
 
 
 def far(spec: Spec, found: Findings, each: int = 12) -> Tensor:
-    """(N,) ascending: a few of every size from 2 to 2^40."""
+    """(N,) ascending: a few of every size from 2 to 2^40, and where integers and floats end."""
     generator = found.generator(1)
     picked = [0, 1]
     for bits in range(1, 40):
         low, count = 2**bits, 2**bits
         picked += (low + torch.randint(count, (each if bits > 4 else 2,), generator=generator)).tolist()
-    picked += [2**40 - 1] if spec.longest is None else [spec.longest - 1]
+    picked += [*EDGES, 2**40 - 1 if spec.longest is None else spec.longest - 1]
     return torch.tensor(sorted(set(below(spec, picked))))
 
 

@@ -98,8 +98,10 @@ class Surround(Pass):
     def attend(self, q: Tensor, positions: Tensor, documents: Tensor, held: Kept) -> Tensor:
         score = q @ held.k.transpose(-1, -2) * self.scale
         if self.target.has("bias"):
-            rows = zip(positions, held.positions, strict=True)
-            score = score + torch.stack([self.target.bias(self.built, *row) for row in rows]).double()
+            L = positions.shape[1]
+            # One query is asked for twice: what it gets alone is C26's matter.
+            rows = zip(positions.repeat(1, 2) if L == 1 else positions, held.positions, strict=True)
+            score = score + torch.stack([self.target.bias(self.built, *row)[:, :L] for row in rows]).double()
         apart = positions[:, :, None] - held.positions[:, None]
         seen = (apart >= 0) & (documents[:, :, None] == held.documents[:, None]) & (held.documents[:, None] >= 0)
         if self.target.spec.window is not None:

@@ -17,6 +17,7 @@ and any of these, each of which takes what `build` returned first:
     attend(built, q, k, v, q_positions, k_positions) -> Tensor    its own causal attention on q (B, H, L, K), k and v
          (B, H, S, K) as projected, not yet rotated: rotation, bias, mask and softmax are its own
     evict(built, cache, keep) -> cache                  only these tokens stay in a cache: (N,) places in the text
+    cast(built, dtype)                                  the instance in another dtype, where `.to` is not how
     refill(built)                                       fills what `to_empty` left undefined, where a model has a way to
 
 and of these, which take no instance:
@@ -44,7 +45,7 @@ from ropewalk.scaling import AnyScaling
 from ropewalk.settings import Settings
 
 OFFERS = (
-    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "evict", "refill",
+    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "evict", "cast", "refill",
     "frequencies", "slopes", "buckets",
 )  # fmt: skip
 
@@ -68,10 +69,16 @@ class Spec(Settings):
     """Of one's own, in place of base and scaling: radians per position of each pair."""
     arithmetic: Literal["exact", "float32"] = "float32"
     """Which frequencies are true: the real numbers, or those of transformers' float32 arithmetic as well."""
+    angles: Literal["float32", "float64", "exact"] | None = None
+    """The precision of the product of position and frequency that is claimed, and judged by. None: no claim; what is
+    only as good as float32 is reported as that, neither passed nor failed."""
     window: Annotated[int, Field(gt=0)] | None = None
     """Tokens a query sees, itself among them."""
     longest: Annotated[int, Field(gt=1, le=2**40)] | None = None
     """No position reaches it; for scalings that depend on the length, the length they are resolved for."""
+    per_call: bool = False
+    """Of scalings that depend on the length: that of each call decides, as the authors of the method have it. What
+    cannot hold then by definition is not asked for."""
     buckets: int = 32
     farthest: int = 128
     bidirectional: bool = False
@@ -159,6 +166,11 @@ class Target:
             if dtype == torch.float32 and device == "cpu":
                 return self.given.build()
             return self.given.build(dtype=dtype, device=device)
+
+    def cast(self, dtype: torch.dtype) -> Any:
+        """An instance that was made in float32 and cast."""
+        built = self.build()
+        return self.given.cast(built, dtype) if "cast" in self.offers else built.to(dtype)
 
     def rotate(self, built: Any, x: Tensor, positions: Tensor, role: Literal["query", "key"] = "query") -> Tensor:
         return self.function(f"rotate_{role}", "rotate")(built, x, positions)

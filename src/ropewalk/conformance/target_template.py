@@ -12,6 +12,7 @@ from ropewalk.conformance import Spec
 class target:
     # (1) What your code claims to be, and is checked against. layout: "half" pairs feature i with i + head_width / 2,
     #     "pairs" pairs 2i with 2i + 1. longest: no position reaches it; leave it out if there is no end.
+    #     angles="float32" or "float64": the precision of position times frequency, which it is then judged by.
     #     Also: rotary_width=32 (partial rotary), scaling={{"kind": "yarn", "factor": 4, "trained": 8192}}, window=4096.
     spec = Spec(kind="rope", head_width=64, heads=8, base=10_000, layout="half", longest=131_072)
 

@@ -1,7 +1,11 @@
 """Targets for our own encodings (`ours`) and for the public interfaces of other libraries, one file each.
 
 A library's file has `targets()`, a list of named targets for the version that is installed. What it is known to fail is
-in `expected/<library>.json`: target to requirement to {"reason", "issue"}.
+in `expected/<library>.json`, a list of causes, each stated once:
+
+    {"id", "reason", "issue" (a report), "introduced" (the change that made it so), "explains": {requirement: [target]}}
+
+and `expected/<library>/<cause>.py` shows it without ropewalk.
 """
 
 from __future__ import annotations
@@ -44,10 +48,31 @@ def installed(name: str) -> str:
 
 
 def _adapter(name: str) -> Any:
-    return importlib.import_module(f"{__name__}.{spelled(name).replace('-', '_')}")
+    return importlib.import_module(f"{__name__}.{_folder(name)}")
 
 
-def expected(name: str) -> dict[str, Any]:
-    """Known failures of a library."""
-    path = HERE / "expected" / f"{spelled(name).replace('-', '_')}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def causes(name: str) -> list[dict[str, Any]]:
+    """Why a library fails what it is known to fail."""
+    path = HERE / "expected" / f"{_folder(name)}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+
+def reproduction(name: str, cause: str) -> Path:
+    """A script that shows one cause: it needs the library, and not ropewalk."""
+    return HERE / "expected" / _folder(name) / f"{cause}.py"
+
+
+def expected(name: str) -> dict[str, dict[str, Any]]:
+    """Known failures of a library: target to requirement to {"cause", "reason", "issue"}."""
+    found: dict[str, dict[str, Any]] = {}
+    for cause in causes(name):
+        told = {"cause": cause["id"], "reason": cause["reason"], "reproduction": str(reproduction(name, cause["id"]))}
+        told |= {"issue": cause["issue"]} if "issue" in cause else {}
+        for requirement, targets in cause["explains"].items():
+            for target in targets:
+                found.setdefault(target, {})[requirement] = told
+    return found
+
+
+def _folder(name: str) -> str:
+    return spelled(name).replace("-", "_")

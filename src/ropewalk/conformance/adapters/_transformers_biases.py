@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import tempfile
+from functools import cache as kept
 from typing import Any
 
 import torch
@@ -23,6 +27,7 @@ from ropewalk.conformance.target import Spec
 
 LIBRARY = "transformers"
 HEADS, WIDTH = 4, 32
+T5_LONGEST = 16_384
 GRAPH = 1024
 """Keys of an ALiBi mask in a compiled graph: more than any check has there."""
 
@@ -32,14 +37,23 @@ def biases() -> list[Peer]:
 
 
 def made(config: Any, family: str, dtype: torch.dtype, device: str) -> Any:
+    """As the documentation has it: from_pretrained, with a dtype. Every instance is a copy of what was loaded."""
+    if device == "meta":
+        raise NotApplicable("from_pretrained makes a model on the meta device, and fills it")
+    return copy.deepcopy(_loaded(family, config.to_json_string(), dtype, torch.get_default_dtype()))
+
+
+@kept
+def _loaded(family: str, config: str, dtype: torch.dtype, default: torch.dtype) -> Any:
+    """Loaded once for each default dtype, since a model may depend on that."""
     import transformers
 
-    transformers.utils.logging.set_verbosity_error()
     model = getattr(transformers, f"{family}ForCausalLM")
-    if device == "meta":
-        with torch.device("meta"):
-            return model(config).to(dtype).eval()
-    return seeded(lambda: loudly(model(config))).to(device, dtype)
+    transformers.utils.logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as place, float32_weights():
+        seeded(lambda: loudly(model(model.config_class(**json.loads(config))))).save_pretrained(place)
+        torch.set_default_dtype(default)
+        return model.from_pretrained(place, dtype=dtype).eval()
 
 
 def _alibis() -> list[Peer]:
@@ -58,6 +72,8 @@ def _alibis() -> list[Peer]:
             # A graph knows no values, so that it cannot be told how long a mask must be.
             compiled = torch.compiler.is_compiling()
             length = GRAPH if compiled else int(max(q_positions.max(), k_positions.max())) + 1
+            if length > longest:
+                raise NotApplicable(f"a mask of more than {longest:,} tokens is not asked for here")
             if name == "mpt":
                 if compiled:  # counted back from the last key, in a graph as in the model
                     length, places = k_positions.shape[0], torch.arange(k_positions.shape[0])
@@ -134,19 +150,17 @@ def _t5() -> list[Peer]:
         if torch.compiler.is_compiling() or counts_up(q_positions, k_positions):
             queries, keys = q_positions.shape[0], k_positions.shape[0]
             return built.compute_bias(queries, keys, past_seen_tokens=keys - queries)[0]
-        apart = k_positions[None] - q_positions[:, None]
-        found = built._relative_position_bucket(apart, bidirectional=not built.is_decoder)
-        return built.relative_attention_bias(found).permute(2, 0, 1)
-
-    def buckets(distances: Tensor, bidirectional: bool) -> Tensor:
-        from transformers.models.t5.modeling_t5 import T5Attention
-
-        return T5Attention._relative_position_bucket(distances, bidirectional=bidirectional)
+        keys = int(k_positions.max()) + 1
+        if max(keys, int(q_positions.max()) + 1) > T5_LONGEST:
+            raise NotApplicable(f"no bias of more than {T5_LONGEST:,} tokens is asked for here")
+        rows = [built.compute_bias(1, keys, past_seen_tokens=int(q))[0][..., k_positions] for q in q_positions]
+        return torch.cat(rows, dim=1)
 
     return [
         Peer(
-            LIBRARY, name, Spec(kind="t5", heads=HEADS, head_width=WIDTH, bidirectional=both), of(both), says,
-            bias=bias, buckets=buckets,
+            LIBRARY, name,
+            Spec(kind="t5", heads=HEADS, head_width=WIDTH, bidirectional=both, longest=T5_LONGEST), of(both), says,
+            bias=bias,
         )
         for name, both, says in (
             ("t5_decoder", False, "T5's relative bias, looking back"),

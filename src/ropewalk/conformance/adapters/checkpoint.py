@@ -64,6 +64,7 @@ class Checkpoint:
             return Spec(kind="other", relative=layer.kind in ("rope", "alibi", "t5"), **given)
         if layer.length_dependent:
             given["longest"] = self.plan.extended or 4 * (self.plan.trained or self.plan.stated or 1024)
+        given |= {"angles": "exact"} if self.engine == "ropewalk" else {}
         shared = ("base", "rotary_width", "layout", "scaling", "window")
         return Spec(kind="rope", **given, **{name: getattr(layer, name) for name in shared})
 

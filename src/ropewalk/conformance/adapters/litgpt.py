@@ -18,9 +18,8 @@ YARN = {"factor": 8.0, "beta_fast": 32.0, "beta_slow": 1.0, "original_max_seq_le
 ROPES: dict[str, tuple[float, Any, dict[str, Any] | None, str]] = {
     "rope": (10_000.0, None, None, "plain RoPE"),
     "linear": (10_000.0, Linear(factor=8), {"factor": 8.0}, "linear scaling"),
-    # mscale 1 asks for the gain of the paper, which is left out without it.
+    # mscale 1 asks for the gain of the paper; without it rope_adjustments has none, by its documentation.
     "yarn": (10_000.0, YaRN(factor=8, trained=2048), {**YARN, "mscale": 1.0}, "YaRN"),
-    "yarn_no_mscale": (10_000.0, YaRN(factor=8, trained=2048), YARN, "YaRN, no mscale given"),
     "llama3": (
         500_000.0, Llama3(factor=8, trained=8192, low=1, high=4),
         {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_seq_len": 8192},

@@ -85,7 +85,7 @@ class Ours:
         shared = ("base", "rotary_width", "layout", "scaling", "frequencies", "arithmetic")
         shared += ("buckets", "farthest", "bidirectional")
         config = self.config
-        read: dict[str, Any] = {"arithmetic": "exact"}
+        read: dict[str, Any] = {"arithmetic": "exact", "angles": "exact"}
         read |= {name: getattr(config, name) for name in shared if kind in KNOWN and hasattr(config, name)}
         return Spec(
             kind=kind if kind in KNOWN else "other",

@@ -47,8 +47,7 @@ def _rope(short: str, name: str, base: float, scaling: Any, more: dict[str, Any]
         made = getattr(need("torchtitan.models.common.rope", PIP), name)
         with torch.device(device):
             module = made(made.Config(dim=WIDTH, max_seq_len=LONGEST, theta=base, **more))
-        # A complex table has no bfloat16 form: its trainer leaves it alone, and casts the rest.
-        return module if module.cache.is_complex() else module.to(dtype)
+        return cast(module, dtype)
 
     def rotate(built: Any, x: Tensor, positions: Tensor) -> Tensor:
         x = x.transpose(1, 2)
@@ -62,9 +61,13 @@ def _rope(short: str, name: str, base: float, scaling: Any, more: dict[str, Any]
         scaling=scaling,
         longest=LONGEST,
     )
-    return Peer(LIBRARY, short, spec, build, f"{name}, {says}", rotate=rotate, refill=refill)
+    return Peer(LIBRARY, short, spec, build, f"{name}, {says}", rotate=rotate, cast=cast, refill=refill)
+
+
+def cast(built: Any, dtype: torch.dtype) -> Any:
+    """A complex table has no bfloat16 form: its trainer leaves it alone, and casts the rest."""
+    return built if built.cache.is_complex() else built.to(dtype)
 
 
 def refill(built: Any) -> None:
-    """What init_states does after to_empty, of this module alone."""
-    built._init_self_buffers()
+    built.init_states()

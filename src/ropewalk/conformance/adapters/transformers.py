@@ -1,6 +1,8 @@
 """Hugging Face transformers: Llama in every scaling, parameters nested by layer type, ALiBi three times, T5.
 
-`built` is a whole small model, so that what `model.to(dtype)` does to its rotary module is seen.
+`built` is a whole small model, loaded by from_pretrained with a dtype, as the documentation has it; what
+`model.to(dtype)` does to its frequencies is asked for apart, by N06. Positions end where
+the config's max_position_embeddings does.
 """
 
 from __future__ import annotations
@@ -65,12 +67,13 @@ def small(**more: Any) -> dict[str, Any]:
 
 
 def _llama(short: str, base: float, scaling: Any, words: dict[str, Any], longest: int | None, says: str) -> Peer:
-    spec = Spec(
-        head_width=WIDTH, heads=HEADS, base=base, layout="half", scaling=scaling, longest=longest, vocabulary=VOCABULARY
-    )
     # Dynamic scaling takes max_position_embeddings for the trained length.
     trained = getattr(scaling, "trained", None) or 2048
     reach = trained if words["rope_type"] == "dynamic" else longest or 8 * trained
+    spec = Spec(
+        head_width=WIDTH, heads=HEADS, base=base, layout="half", scaling=scaling, longest=longest or reach,
+        per_call=longest is not None, vocabulary=VOCABULARY,
+    )  # fmt: skip
 
     def config(parameters: dict[str, Any], **more: Any) -> Any:
         from transformers import LlamaConfig
@@ -90,14 +93,7 @@ def _llama(short: str, base: float, scaling: Any, words: dict[str, Any], longest
     offers: dict[str, Any] = {"cos_sin": llama_cos_sin, "rotate": llama_rotate, "forward": llama_forward}
     if longest is None:
         offers["frequencies"] = frequencies
-    return Peer(LIBRARY, short, spec, build, says, refill=refill, **offers)
-
-
-def refill(built: Any) -> None:
-    """What from_pretrained does to a model that was made on the meta device."""
-    for module in built.modules():
-        if "RotaryEmbedding" in type(module).__name__:
-            built._init_weights(module)
+    return Peer(LIBRARY, short, spec, build, says, **offers)
 
 
 def llama_cos_sin(built: Any, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +130,7 @@ def _nested() -> Peer:
     """Gemma 3 holds rope parameters for each type of layer; the keys of the full-attention layers are looked at."""
     base, yarn = 10_000.0, YaRN(factor=8, trained=2048, truncate=False)
     words = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 2048, "truncate": False}
-    spec = Spec(head_width=WIDTH, heads=HEADS, base=base, layout="half", scaling=yarn)
+    spec = Spec(head_width=WIDTH, heads=HEADS, base=base, layout="half", scaling=yarn, longest=16_384)
 
     def config(parameters: dict[str, Any], **more: Any) -> Any:
         from transformers import Gemma3TextConfig
@@ -168,6 +164,6 @@ def _nested() -> Peer:
         built: Any = Gemma3RotaryEmbedding(config(given, **outside))
         return built.full_attention_inv_freq.tolist(), built.full_attention_attention_scaling
 
-    offers: dict[str, Any] = {"cos_sin": cos_sin, "rotate": rotate, "frequencies": frequencies, "refill": refill}
+    offers: dict[str, Any] = {"cos_sin": cos_sin, "rotate": rotate, "frequencies": frequencies}
     says = "Gemma 3, YaRN without truncation, nested by layer type"
     return Peer(LIBRARY, "gemma3_yarn", spec, build, says, **offers)

@@ -24,7 +24,7 @@ from ropewalk.conformance.target import Spec
 from ropewalk.scaling import NTK, Linear
 
 LIBRARY, DISTRIBUTION, PIP = "x_transformers", "x-transformers", "x-transformers"
-HEADS, WIDTH = 4, 64
+HEADS, WIDTH, T5_LONGEST = 4, 64, 1024
 
 ROPES: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
     "rope": (None, {"dim": WIDTH}, None, "plain RoPE"),
@@ -104,24 +104,20 @@ def _t5() -> list[Peer]:
         return build
 
     def bias(built: Any, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        keys = torch.arange(k_positions.shape[0])
-        if torch.compiler.is_compiling() or (
-            torch.equal(k_positions, keys) and torch.equal(q_positions, keys[len(keys) - len(q_positions) :])
-        ):
+        """It gives the bias of the last queries of a text on all its keys, of which these are picked."""
+        if torch.compiler.is_compiling():
             return built(q_positions.shape[0], k_positions.shape[0])
-        apart = k_positions[None] - q_positions[:, None]
-        found = built._relative_position_bucket(apart, causal=built.causal)
-        return built.relative_attention_bias(found).permute(2, 0, 1) * built.scale
-
-    def buckets(distances: Tensor, bidirectional: bool) -> Tensor:
-        from x_transformers.x_transformers import RelativePositionBias
-
-        return RelativePositionBias._relative_position_bucket(distances, causal=not bidirectional)
+        keys = int(max(q_positions.max(), k_positions.max())) + 1
+        if keys > T5_LONGEST:
+            raise NotApplicable(f"no bias of more than {T5_LONGEST:,} tokens is asked for here")
+        first = int(q_positions.min())
+        return built(keys - first, keys)[:, q_positions - first][..., k_positions]
 
     return [
         Peer(
-            LIBRARY, name, Spec(kind="t5", heads=HEADS, head_width=WIDTH, bidirectional=both), of(both), says,
-            bias=bias, buckets=buckets,
+            LIBRARY, name,
+            Spec(kind="t5", heads=HEADS, head_width=WIDTH, bidirectional=both, longest=T5_LONGEST), of(both), says,
+            bias=bias,
         )
         for name, both, says in (
             ("t5_back", False, "T5's relative bias, looking back"),
@@ -135,7 +131,7 @@ def _decoder(short: str, settings: dict[str, Any], without_table: bool, says: st
         from x_transformers import Decoder, TransformerWrapper
 
         def make() -> Any:
-            layers = Decoder(dim=64, depth=2, heads=HEADS, attn_dim_head=32, **settings)
+            layers = Decoder(dim=64, depth=2, heads=HEADS, attn_dim_head=WIDTH, **settings)
             return TransformerWrapper(
                 num_tokens=VOCABULARY, max_seq_len=512, attn_layers=layers, use_abs_pos_emb=not without_table
             )
@@ -167,4 +163,4 @@ def _decoder(short: str, settings: dict[str, Any], without_table: bool, says: st
         logits, found = built(whole, return_intermediates=True, cache=held, **more)
         return logits[:, -ids.shape[1] :], (whole, found, due, starts)
 
-    return Peer(LIBRARY, short, Spec(heads=HEADS, head_width=32, **TOLD_NONE), build, says, forward=forward)
+    return Peer(LIBRARY, short, Spec(heads=HEADS, head_width=WIDTH, **TOLD_NONE), build, says, forward=forward)

@@ -12,6 +12,9 @@ from ropewalk.conformance.target import Target
 
 Body = Callable[[Target, Findings], None]
 
+PER_CALL = ("C09", "C10", "C21", "C29", "C30", "C31")
+"""What no implementation can do whose frequencies depend on the largest position of a call."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
@@ -40,6 +43,8 @@ class Check:
         """Why a target cannot take it."""
         if self.kinds and target.spec.kind not in self.kinds:
             return f"for {', '.join(self.kinds)}; this is {target.spec.kind}"
+        if target.spec.per_call and target.spec.length_dependent and self.id in PER_CALL:
+            return "the length of each call sets the frequencies, by the definition of the method"
         missing = [need.replace("|", " or ") for need in self.needs if not target.has(need)]
         return f"the target offers no {', no '.join(missing)}" if missing else None
 

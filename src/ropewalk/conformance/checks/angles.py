@@ -1,4 +1,4 @@
-"""Angles, far from position 0: N01, N02, N07, N08, N11."""
+"""Angles, far from position 0: N01, N07, N08."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from ropewalk.conformance import diagnose, oracles
 from ropewalk.conformance.checks import check
 from ropewalk.conformance.findings import Findings, NotApplicable
-from ropewalk.conformance.places import EDGES, below, far, settled
+from ropewalk.conformance.places import SINGLE, below, far, settled
 from ropewalk.conformance.target import Spec, Target
 
 KINDS = ("rope", "sinusoidal")
@@ -19,24 +19,6 @@ def call(target: Target, position: int | None) -> str:
     return target.line(f"torch.tensor([[{position}]])")
 
 
-def errors_at(target: Target, positions: Tensor) -> Tensor:
-    """(N, R/2) rad."""
-    asked = settled(target.spec, positions[None])
-    cos, sin = target.cos_sin(target.build(), asked)
-    return oracles.angle_errors(cos, sin, asked, target.spec)[0, : len(positions)]
-
-
-def hold_angles(target: Target, found: Findings, name: str, positions: Tensor) -> None:
-    errors = errors_at(target, positions)
-    near = positions <= 2**36
-    for part, bound, where in ((near, found.bounds[1], "to 2^36"), (~near, found.bounds[0], "to 2^40")):
-        if part.any():
-            result = found.measure(f"{name} {where}", errors[part], bound, positions[part], dim=0)
-            if not result.holds:
-                result.why = diagnose.cause(target, target.build())
-                result.reproduce = shown(target, positions[part], errors[part])
-
-
 def shown(target: Target, positions: Tensor, errors: Tensor) -> str:
     """The nearest position that is off by a tenth of a radian, or else the worst."""
     worst = errors.amax(-1)
@@ -45,40 +27,39 @@ def shown(target: Target, positions: Tensor, errors: Tensor) -> str:
     return f"{call(target, int(positions[row]))}   # off by {float(worst[row]):.2g} rad"
 
 
-@check("N01", "angle at far positions", bound=(1e-6, 2.5e-7), unit="rad", needs=("angles",), kinds=KINDS)
+@check(
+    "N01",
+    "angles are position times frequency, near and far",
+    bound=(1e-6, 2.5e-7),
+    unit="rad",
+    needs=("angles",),
+    kinds=KINDS,
+)
 def angle(target: Target, found: Findings) -> None:
-    hold_angles(target, found, "angles", far(target.spec, found))
+    """Whatever the frequencies are: N07 looks at those."""
+    spec, built, positions = target.spec, target.build(), far(target.spec, found)
+    asked = settled(spec, positions[None])
+    cos, sin = target.cos_sin(built, asked)
+    omegas, _ = diagnose.own(target, built)
+    errors = oracles.own_angle_errors(cos, sin, asked, omegas)[0, : len(positions)]
+    single = SINGLE * positions[:, None].double() * diagnose.as_tensor(omegas).abs()
+    near = positions <= 2**36
+    for part, bound, where in ((near, found.bounds[1], "to 2^36"), (~near, found.bounds[0], "to 2^40")):
+        if part.any():
+            result = found.measure(f"angles {where}", errors[part], bound, positions[part], dim=0, float32=single[part])
+            if not result.holds:
+                rounded = "the product of position and frequency is rounded" if result.float32 else None
+                result.why = diagnose.collapsed(target, built) or rounded or "angles are not position times frequency"
+                result.reproduce = shown(target, positions[part], errors[part])
 
 
-@check("N11", "edge positions", bound=(1e-6, 2.5e-7), unit="rad", needs=("angles",), kinds=KINDS)
-def edges(target: Target, found: Findings) -> None:
-    hold_angles(target, found, "angles", torch.tensor(below(target.spec, EDGES)))
-
-
-@check("N02", "angles add", bound=5e-7, unit="rad", needs=("angles",), kinds=KINDS)
-def sums(target: Target, found: Findings) -> None:
-    spec = target.spec
-    some = far(spec, found)
-    some = some[: (len(some) + 1) // 2 * 2] if spec.longest is None else some[some < spec.longest // 2]
-    m = some[torch.randperm(len(some), generator=found.generator(2))]
-    n = some[torch.randperm(len(some), generator=found.generator(3))]
-    keep = (m + n <= 2**40).nonzero()[:128, 0]
-    m, n = m[keep], n[keep]
-    if not len(m):
-        raise NotApplicable(f"too few positions below {spec.longest}")
-    asked = settled(spec, torch.cat([m, n, m + n])[None])
-    cos, sin = (part[0, : 3 * len(m)].double().chunk(3) for part in target.cos_sin(target.build(), asked))
-    together = torch.complex(cos[0], sin[0]) * torch.complex(cos[1], sin[1])
-    apart = (together * torch.complex(cos[2], -sin[2])).angle().abs()
-    result = found.measure("angle(m + n) - angle(m) - angle(n)", apart, found.bound, m + n, dim=0)
-    if not result.holds:
-        result.why = diagnose.cause(target, target.build())
-        result.reproduce = (
-            f"{call(target, result.at)}   # is not the sum of the angles at two positions that add up to it"
-        )
-
-
-@check("N07", "frequencies match the spec", bound=1e-6, needs=("angles|frequencies",), kinds=KINDS)
+@check(
+    "N07",
+    "frequencies match the spec",
+    bound={"relative": 1e-6, "angle": 1e-6},
+    needs=("angles|frequencies",),
+    kinds=KINDS,
+)
 def frequencies(target: Target, found: Findings) -> None:
     spec = target.spec
     if target.has("angles"):
@@ -90,6 +71,8 @@ def frequencies(target: Target, found: Findings) -> None:
         if not result.holds:
             result.why = diagnose.cause(target, built)
             result.reproduce = f"{call(target, 1)}   # the angles at 1 are the frequencies"
+        else:
+            far_off(target, found, built)
     if target.has("frequencies") and spec.length_dependent:
         found.note("frequencies(config) was not asked: a config does not say which length it is to be resolved for")
     elif target.has("frequencies"):
@@ -102,6 +85,23 @@ def frequencies(target: Target, found: Findings) -> None:
             guesses = diagnose.mistakes(spec)
             near = (says for guess, says in guesses if torch.allclose(given, guess, rtol=1e-4, atol=0))
             result.why = next(near, None)
+
+
+def far_off(target: Target, found: Findings, built: object) -> None:
+    """A frequency that is nearly right adds up: what it makes of the last power of two that can be asked for."""
+    omegas, reach = diagnose.own(target, built)
+    apart = [oracles.apart(omegas, truth, reach) for truth in oracles.truths(target.spec)]
+    result = found.measure(
+        "their error at the farthest position",
+        torch.stack(apart).amin(0)[None],
+        found.bounds[-1],
+        [reach],
+        dim=0,
+        why="the frequencies have relative errors as float32 powers do, which add up with the position",
+        reproduce=f"{call(target, reach)}",
+        float32=SINGLE * reach * diagnose.as_tensor(omegas).abs()[None],
+    )
+    result.unit = "rad"
 
 
 @check(
@@ -143,14 +143,15 @@ def said(got: float, want: float) -> str:
 
 
 def logit_gain(target: Target, found: Findings) -> float:
-    """From two keys at one position, where no rotation tells them apart but for their contents."""
+    """From two keys at one position, where no rotation tells them apart but for their contents. As many queries as
+    keys: where the triangle of a mask is anchored is C19's matter."""
     spec = target.spec
     H, K = spec.heads, spec.head_width
-    q, k = found.normal(1, H, 1, K), found.normal(1, H, 2, K, more=1)
+    q, k = found.normal(1, H, 2, K), found.normal(1, H, 2, K, more=1)
     v = torch.eye(2, K)[None, None].expand(1, H, 2, K)
     where = torch.full((1, 2), below(spec, [5, 1])[0])
-    share = target.attend(target.build(), q, k, v, where[:, :1], where)[0, :, 0, :2].double()
-    plain = oracles.scores(q, k, where[:, :1], where, spec.model_copy(update={"scaling": None}))[0, :, 0]
+    share = target.attend(target.build(), q, k, v, where, where)[0, :, -1, :2].double()
+    plain = oracles.scores(q, k, where, where, spec.model_copy(update={"scaling": None}))[0, :, -1]
     rotary = oracles.gains(spec)[0]
     got, want = share.log() @ torch.tensor([1.0, -1.0]).double(), plain @ torch.tensor([1.0, -1.0]).double()
     best = want.abs().argmax()

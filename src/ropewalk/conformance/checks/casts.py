@@ -86,7 +86,7 @@ def casts(target: Target, found: Findings) -> None:
         name = str(dtype).removeprefix("torch.")
         around[f"built in {name}"] = (lambda d=dtype: target.build(dtype=d), nullcontext(), dtype)
         if isinstance(target.build(), nn.Module):
-            around[f"after .to({name})"] = (lambda d=dtype: target.build().to(d), nullcontext(), dtype)
+            around[f"after .to({name})"] = (lambda d=dtype: target.cast(d), nullcontext(), dtype)
     learned = target.spec.kind in ("t5", "other")
     whole = want
     for name, (make, ambient, dtype) in around.items():

@@ -49,9 +49,10 @@ def alignment(target: Target, found: Findings) -> None:
             k = torch.arange(start, start + keys)
             q = k[-count:]
             want = k[None] <= q[:, None]
-            if target.spec.window is not None:
-                want = want & (q[:, None] - k[None] < target.spec.window)
             seen = visible(target, found, q, k)
+            if target.spec.window is not None:  # where it ends is C20's matter
+                outside = q[:, None] - k[None] >= target.spec.window
+                seen, want = seen & ~outside, want & ~outside
             hold_counts(
                 found, f"{count} queries, {keys} keys", seen, want, q, "the triangle is anchored at the wrong end"
             )

@@ -32,7 +32,7 @@ MUTANTS = [
     Mutant(
         name="diffusers_13922_positions_collapse",
         issue="huggingface/diffusers#13922",
-        kills="N02",
+        kills="N01",
         right="positions.long()[..., None]",
         wrong="positions.long().clamp(max=65_504)[..., None]",
         why="Positions pass through a narrow dtype under autocast, and far ones are all the same.",
@@ -48,7 +48,7 @@ MUTANTS = [
     Mutant(
         name="gpt_neox_1016_positions_in_the_dtype_of_q",
         issue="EleutherAI/gpt-neox#1016",
-        kills="N04",
+        kills="N06",
         right="self.cos_sin(positions)",
         wrong="self.cos_sin(positions.to(x.dtype))",
         why="Positions take the dtype of the queries: in bfloat16, 257 is 256.",
@@ -64,7 +64,7 @@ MUTANTS = [
     Mutant(
         name="transformers_48428_positions_in_tf32",
         issue="huggingface/transformers#48428",
-        kills="N11",
+        kills="N01",
         right="positions.long()[..., None]",
         wrong="(positions.float().view(torch.int32) & -8192).view(torch.float32).long()[..., None]",
         why="A matrix product in TF32 keeps 10 bits of a position: past 2,048 neighbours are one.",
@@ -72,7 +72,7 @@ MUTANTS = [
     Mutant(
         name="sglang_4267_positions_in_int32",
         issue="sgl-project/sglang#4267",
-        kills="N11",
+        kills="N01",
         right="positions.long()[..., None]",
         wrong="positions.int().long()[..., None]",
         why="Positions are cast to 32 bits, and 2^31 is negative.",
@@ -121,7 +121,7 @@ MUTANTS = [
     Mutant(
         name="pie_603_ladder_over_the_head",
         issue="pie-project/pie#603",
-        kills="C02",
+        kills="N07",
         of="partial",
         right="[base ** (Decimal(-2 * i) / width) for i in range(width // 2)]",
         wrong='[base ** (Decimal(-2 * i) / config["head_dim"]) for i in range(width // 2)]',

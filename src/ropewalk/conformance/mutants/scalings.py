@@ -89,7 +89,7 @@ MUTANTS = [
     Mutant(
         name="mlxcel_1324_positions_doubled",
         issue="lablup/mlxcel#1324",
-        kills="N01",
+        kills="N07",
         of="dynamic",
         right="positions.long()[..., None]",
         wrong="2 * positions.long()[..., None]",
@@ -143,7 +143,7 @@ MUTANTS = [
     Mutant(
         name="unsloth_6197_scaling_dropped",
         issue="unslothai/unsloth#6197",
-        kills="C06",
+        kills="N07",
         of="llama3",
         right='if kind in ("yarn", "llama3"):',
         wrong='if kind in ("yarn",):',
@@ -152,7 +152,7 @@ MUTANTS = [
     Mutant(
         name="mlx_vlm_1710_scaling_not_passed",
         issue="Blaizzy/mlx-vlm#1710",
-        kills="C06",
+        kills="N07",
         of="linear",
         right=" if spec.scaling is None else spec.scaling.to_hf(spec.base, spec.rotary)",
         wrong="",

@@ -191,7 +191,7 @@ MUTANTS = [
     Mutant(
         name="tensorrt_llm_16378_rotated_twice",
         issue="NVIDIA/TensorRT-LLM#16378",
-        kills="C28",
+        kills="C05",
         right="(layer.turned(k, k_positions), v,",
         wrong="(layer.turned(layer.turned(k, k_positions), k_positions), v,",
         why="Keys are rotated by the model and again by the attention kernel.",

@@ -7,7 +7,7 @@ from ropewalk.scaling import Dynamic, Linear, Llama3, LongRoPE, YaRN
 
 DIVIDED = LongRoPE(short=(1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7), long=(1, 1.5, 2, 3, 4, 6, 7, 8), trained=64, factor=4)
 
-SPECS = {
+PLAIN = {
     "rope": Spec(head_width=16, heads=4),
     "pairs": Spec(head_width=16, heads=4, layout="pairs"),
     "partial": Spec(head_width=16, heads=4, rotary_width=8),
@@ -31,3 +31,6 @@ SPECS = {
     "t5": Spec(kind="t5", head_width=16, heads=4),
     "t5_both_ways": Spec(kind="t5", head_width=16, heads=4, bidirectional=True),
 }
+
+SPECS = {name: spec.model_copy(update={"angles": "exact"}) for name, spec in PLAIN.items()}
+"""All claim exact angles: a mutant that is only as good as float32 is not what it claims to be."""
