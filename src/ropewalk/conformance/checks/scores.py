@@ -279,7 +279,7 @@ def moved(target: Target, found: Findings) -> None:
         moves,
         dim=0,
         why="the same passage reads otherwise elsewhere, though nothing stands before it",
-        # Two layers and a softmax make more of the error of a score; measured, up to ten times.
+        # A rule of thumb, not a measurement: two layers and a softmax make more of the error of a score.
         float32=torch.tensor(moves).double() * 4 * SINGLE if spec.kind in ("rope", "alibi") else 0.0,
     )
 
