@@ -94,3 +94,13 @@ def write_tokenizer(directory: Path) -> None:
 
 def tokens(count: int, batch: int = 1) -> torch.Tensor:
     return torch.randint(0, 256, (batch, count), generator=torch.Generator().manual_seed(1))
+
+
+def make_gguf(name: str, folder: Path) -> Path:
+    """The same as a directory, folder/source, and as the file that is returned."""
+    from ropewalk.checkpoints.export.convert import export
+
+    make(name, folder / "source")
+    write_tokenizer(folder / "source")
+    export(folder / "source", folder / "model.gguf", format="gguf")
+    return folder / "model.gguf"

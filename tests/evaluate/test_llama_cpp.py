@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk.checkpoints.export.convert import export
 from ropewalk.evaluate import battery
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.documents import Document
 from ropewalk.evaluate.engines import llama_cpp
 from ropewalk.evaluate.passage import Cannot, Passage
 from ropewalk.scaling import Linear, Llama3, YaRN
-from tests.checkpoints.small_models import make, write_tokenizer
+from tests.checkpoints.small_models import make_gguf
 
 pytest.importorskip("xllamacpp")
 TOKENS = np.random.default_rng(2).integers(40, 90, 500)
@@ -23,11 +22,7 @@ YARN = YaRN(factor=2, trained=256)
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    make("llama", folder / "source")
-    write_tokenizer(folder / "source")
-    export(folder / "source", folder / "model.gguf", format="gguf")
-    return folder / "model.gguf"
+    return make_gguf("llama", tmp_path_factory.mktemp("model"))
 
 
 def test_forced_tokens_have_our_likelihoods(file: Path) -> None:

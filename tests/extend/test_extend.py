@@ -11,11 +11,10 @@ import pytest
 import torch
 import transformers
 
-from ropewalk.checkpoints.export.convert import export
 from ropewalk.extend.prove import prove
 from ropewalk.extend.write import write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, Scaling, YaRN
-from tests.checkpoints.small_models import make, write_tokenizer
+from tests.checkpoints.small_models import make_gguf
 
 TO = 512
 SCALINGS = [YaRN(factor=2, trained=256), Linear(factor=2), NTK(factor=2), Llama3(factor=2, trained=256)]
@@ -24,11 +23,7 @@ TEXT = "Positions are integers, and bugs of positions grow with distance. " * 3
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    make("llama", folder / "llama")
-    write_tokenizer(folder / "llama")
-    export(folder / "llama", folder / "llama.gguf", format="gguf")
-    return folder
+    return make_gguf("llama", tmp_path_factory.mktemp("models")).parent
 
 
 def by_hand(scaling: Scaling) -> dict[str, Any]:
@@ -46,9 +41,9 @@ def by_hand(scaling: Scaling) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
 def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: Path, scaling: Scaling) -> None:
-    done = write(models / "llama", tmp_path / "out", scaling, TO)
+    done = write(models / "source", tmp_path / "out", scaling, TO)
     assert done.engines == {"transformers 5": None, "transformers 4": None, "vLLM": None}
-    want = transformers.LlamaForCausalLM.from_pretrained(models / "llama")
+    want = transformers.LlamaForCausalLM.from_pretrained(models / "source")
     want.config.rope_parameters = by_hand(scaling)
     want.config.max_position_embeddings = TO
     want.model.rotary_emb = type(want.model.rotary_emb)(want.config)
@@ -57,17 +52,17 @@ def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: P
     tokens = torch.randint(0, 320, (1, 500), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         torch.testing.assert_close(got.eval()(tokens).logits, want.eval()(tokens).logits, atol=2e-4, rtol=0)
-    names = {path.name for path in (models / "llama").iterdir()}
+    names = {path.name for path in (models / "source").iterdir()}
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     for name in names - {"config.json"}:
-        assert (tmp_path / "out" / name).read_bytes() == (models / "llama" / name).read_bytes()
+        assert (tmp_path / "out" / name).read_bytes() == (models / "source" / name).read_bytes()
 
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
 def test_a_gguf_file_keeps_every_other_byte(models: Path, tmp_path: Path, scaling: Scaling) -> None:
     gguf = pytest.importorskip("gguf")
-    assert write(models / "llama.gguf", tmp_path / "out.gguf", scaling, TO).engines == {"llama.cpp": None}
-    before, after = (gguf.GGUFReader(path) for path in (models / "llama.gguf", tmp_path / "out.gguf"))
+    assert write(models / "model.gguf", tmp_path / "out.gguf", scaling, TO).engines == {"llama.cpp": None}
+    before, after = (gguf.GGUFReader(path) for path in (models / "model.gguf", tmp_path / "out.gguf"))
     held = {tensor.name: tensor for tensor in after.tensors}
     for tensor in before.tensors:
         assert np.array_equal(np.array(held[tensor.name].data), np.array(tensor.data))
@@ -85,14 +80,14 @@ def contents(reader: Any, name: str) -> Any:
     return reader.fields[name].contents() if name in reader.fields else None
 
 
-@pytest.mark.parametrize("form", ["llama", "llama.gguf"])
+@pytest.mark.parametrize("form", ["source", "model.gguf"])
 def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Path, form: str) -> None:
     scaling, out = YaRN(factor=2, trained=256), tmp_path / f"out-{form}"
     write(models / form, out, scaling, TO)
     found = {one.engine: one for one in prove(models / form, out, scaling, TO, TEXT)}
     assert not any(one.failed for one in found.values())
     ran = {name for name, one in found.items() if one.not_run is None}
-    assert ran == ({"ropewalk", "transformers"} if form == "llama" else {"ropewalk", "llama.cpp"})
+    assert ran == ({"ropewalk", "transformers"} if form == "source" else {"ropewalk", "llama.cpp"})
     other = {one.engine: one for one in prove(models / form, out, YaRN(factor=4, trained=256), TO, TEXT)}
     assert {name for name, one in other.items() if one.failed} == ran
 
@@ -100,18 +95,18 @@ def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Pat
 def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
     yarn = YaRN(factor=2, trained=256)
     for source, scaling, to, says in (
-        ("llama", yarn, 256, "not longer than the 256 tokens"),
-        ("llama.gguf", Dynamic(factor=2, trained=256), TO, "dynamic"),
+        ("source", yarn, 256, "not longer than the 256 tokens"),
+        ("model.gguf", Dynamic(factor=2, trained=256), TO, "dynamic"),
     ):
         with pytest.raises(ValueError, match=says):
             write(models / source, tmp_path / f"x{Path(source).suffix}", scaling, to)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="already exists"):
-        write(models / "llama", models / "llama.gguf", yarn, TO)
+        write(models / "source", models / "model.gguf", yarn, TO)
 
 
 def test_pickles_and_code_are_named_and_not_copied(models: Path, tmp_path: Path) -> None:
-    shutil.copytree(models / "llama", tmp_path / "source")
+    shutil.copytree(models / "source", tmp_path / "source")
     (tmp_path / "source" / "modeling.py").write_text("raise SystemExit")
     (tmp_path / "source" / "old.bin").write_bytes(b"x")
     done = write(tmp_path / "source", tmp_path / "out", YaRN(factor=2, trained=256), TO)

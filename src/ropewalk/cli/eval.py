@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ropewalk.amounts import amount
 from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, write, write_json, write_table
+from ropewalk.cli.scaling import named_scaling, status_line
 
 if TYPE_CHECKING:
     from ropewalk.evaluate.battery import Report
@@ -86,7 +84,11 @@ def evaluate(
     wanted = _lengths(lengths, known, factor, tail)
     found = read(text, encode, longest=wanted[-1], most=documents)
     kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
-    with _progress(quiet or json) as progress:
+    with status_line(quiet or json) as show:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            show(f"{stage} {done:,} of {total:,}")
+
         report = battery.evaluate(
             kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
         )
@@ -99,16 +101,11 @@ def evaluate(
 
 
 def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | None:
-    if kind is None:
-        if factor is not None:
-            raise typer.BadParameter("--factor belongs to a scaling; write --scaling yarn", param_hint="'--factor'")
-        return None
-    from ropewalk.scaling import find
-
-    cls = find(kind)
-    given: dict[str, Any] = {"factor": factor, "trained": trained}
-    settings = {name: value for name, value in given.items() if name in cls.model_fields and value is not None}
-    return cls(**settings)
+    if kind is not None:
+        return named_scaling(kind, factor, trained)
+    if factor is not None:
+        raise typer.BadParameter("--factor belongs to a scaling; write --scaling yarn", param_hint="'--factor'")
+    return None
 
 
 def _lengths(given: str | None, trained: int, factor: float | None, tail: int) -> list[int]:
@@ -162,21 +159,3 @@ def _show(report: Report) -> None:
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-@contextmanager
-def _progress(silent: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """What is being measured, on a terminal, gone when it is done."""
-    shown = not silent and sys.stderr.isatty()
-
-    def show(stage: str, done: int, total: int) -> None:
-        if shown:
-            sys.stderr.write(f"\r\x1b[K{stage} {done:,} of {total:,}")
-            sys.stderr.flush()
-
-    try:
-        yield show
-    finally:
-        if shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

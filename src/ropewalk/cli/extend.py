@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from ropewalk.amounts import amount
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, say_error, write, write_json, write_table
+from ropewalk.cli.scaling import named_scaling, status_line
 
 if TYPE_CHECKING:
     from ropewalk.extend.prove import Proof
@@ -61,23 +61,15 @@ def extend(
     known = int(amount(trained)) if trained else plan.trained or plan.stated
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
-    chosen = _scaling(scaling, factor or longest / known, known)
+    chosen = named_scaling(scaling, factor or longest / known, known)
     written = write_checkpoint(path, out, chosen, longest)
     found: list[Proof] = []
     if proof:
         from ropewalk.extend.prove import prove
 
-        shown = not (json or quiet) and sys.stderr.isatty()
-
-        def progress(what: str) -> None:
-            if shown:
-                sys.stderr.write(f"\r\x1b[K{what}")
-                sys.stderr.flush()
-
         sample = _sample() if text is None else text.read_text(encoding="utf-8")
-        found = prove(Path(path), written.path, chosen, longest, sample, progress=progress)
-        if shown:
-            sys.stderr.write("\r\x1b[K")
+        with status_line(quiet or json) as show:
+            found = prove(Path(path), written.path, chosen, longest, sample, progress=show)
     if json:
         write_json(_data(written, found, chosen))
     elif quiet:
@@ -87,14 +79,6 @@ def extend(
     for one in filter(lambda one: one.failed, found):
         say_error(f"{one.engine} does not compute what was meant; {written.path} is left for you to look at")
         raise typer.Exit(WRONG)
-
-
-def _scaling(kind: str, factor: float, trained: int) -> Scaling:
-    from ropewalk.scaling import find
-
-    cls = find(kind)
-    given: dict[str, Any] = {"factor": factor, "trained": trained}
-    return cls(**{name: value for name, value in given.items() if name in cls.model_fields})
 
 
 def _sample() -> str:

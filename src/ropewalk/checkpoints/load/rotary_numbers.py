@@ -107,8 +107,8 @@ def _tables(model: nn.Module, own: Plan) -> Iterator[_Table]:
             if key == "inv_freq":
                 layers = turning
             else:  # one for each layer type; original_inv_freq and long_inv_freq are of none
-                types = getattr(config, "layer_types", None) or [None] * len(own.layers)
-                layers = [number for number in turning if f"{types[number]}_inv_freq" == key]
+                types = dict(enumerate(getattr(config, "layer_types", None) or ()))
+                layers = [number for number in turning if number in types and key == f"{types[number]}_inv_freq"]
             if layers:
                 table = _Table(name, module, prefix, tuple(layers))
                 _as_planned(table, own)
