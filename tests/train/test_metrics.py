@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,4 +50,52 @@ def test_a_tracker_of_ones_own(tmp_path: Path) -> None:
     metrics.close()
     assert seen == [{"run": "here", "a": 1}, {"step": 1, "loss": 2.0}]
     with pytest.raises(ValueError, match="is no tracker; write trackio"):
-        tracker("wandb", "here", {})
+        tracker("mlflow", "here", {})
+
+
+class Recorded:
+    """As much of wandb and of trackio as is used, and what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def init(self, **given: Any) -> Recorded:
+        self.told.append(("init", given))
+        return self
+
+    def define_metric(self, name: str, *, step_metric: str) -> None:
+        self.told.append(("metric", (name, step_metric)))
+
+    def log(self, record: dict[str, Any], step: int | None = None) -> None:
+        self.told.append(("log", record if step is None else (step, record)))
+
+
+RECORDS: list[dict[str, Any]] = [
+    {"step": 1, "loss": 2.5, "norm": "nan"},
+    {"kind": "valid", "step": 1, "loss": 3.0, "by_position": [{"from": 0, "loss": 3.0}]},
+    {"kind": "event", "what": "drift", "differences": []},
+]
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_trackers_get_the_numbers_of_each_record(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    told = Recorded()
+    monkeypatch.setitem(sys.modules, name, told)  # pyrefly: ignore[bad-argument-type]
+    monkeypatch.delenv("WANDB_PROJECT", raising=False)
+    log = tracker(name, "here", {"a": 1})
+    for record in RECORDS:
+        log(record)
+    (_, started), *rest = told.told
+    assert started | {"project": "ropewalk", "name": "here", "config": {"a": 1}, "resume": "allow"} == started
+    if name == "trackio":
+        assert rest == [("log", (1, {"loss": 2.5})), ("log", (1, {"valid/loss": 3.0}))]
+        return
+    # By a metric of ours: steps that a resumed run repeats are not dropped.
+    assert rest == [
+        ("metric", ("*", "step")),
+        ("log", {"loss": 2.5, "step": 1}),
+        ("log", {"valid/loss": 3.0, "step": 1}),
+    ]
+    monkeypatch.setenv("WANDB_PROJECT", "mine")
+    tracker(name, "here", {})
+    assert told.told[-2][1]["project"] == "mine"

@@ -62,7 +62,7 @@ class TrainConfig(Settings):
     evaluate: EvaluateConfig = EvaluateConfig()
     save: SaveConfig = SaveConfig()
     track: str | None = None
-    """Where records go besides metrics.jsonl: trackio, or my_pkg.module:make."""
+    """Where records go besides metrics.jsonl: trackio, wandb, or my_pkg.module:make."""
     faults: FaultConfig = FaultConfig()
 
     alternatives: ClassVar = (("tokens", "steps"),)

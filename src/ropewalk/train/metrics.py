@@ -72,12 +72,19 @@ def read(path: Path) -> dict[str, list[dict[str, Any]]]:
     return {kind: [records[key] for key in sorted(records)] for kind, records in found.items()}
 
 
+def numbers(record: dict[str, Any]) -> dict[str, float]:
+    """What of a record a tracker draws, without its step; `valid/` stands before measurements."""
+    prefix = "valid/" if record.get("kind") == "valid" else ""
+    found = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "step"}
+    return {prefix + key: value for key, value in found.items()}
+
+
 def tracker(name: str, run: str, recipe: dict[str, Any]) -> Tracker:
-    """A tracker by name: `trackio`, or `my_pkg.module:make`, called with the run's name and recipe; what it returns is
-    called with every record."""
-    if name == "trackio":
-        name = "ropewalk.train.track_trackio:make"
+    """A tracker by name: `trackio`, `wandb`, or `my_pkg.module:make`, called with the run's name and recipe; what it
+    returns is called with every record."""
+    if name in ("trackio", "wandb"):
+        name = f"ropewalk.train.track_{name}:make"
     module, _, made = name.partition(":")
     if not made:
-        raise ValueError(f"train.track={name!r} is no tracker; write trackio, or my_pkg.module:make")
+        raise ValueError(f"train.track={name!r} is no tracker; write trackio, wandb, or my_pkg.module:make")
     return getattr(import_named(module), made)(run, recipe)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from ropewalk.train.metrics import Tracker
+from ropewalk.train.metrics import Tracker, numbers
 
 
 def make(run: str, recipe: dict[str, Any]) -> Tracker:
@@ -14,8 +14,7 @@ def make(run: str, recipe: dict[str, Any]) -> Tracker:
     started = trackio.init(project="ropewalk", name=run, config=recipe, resume="allow")
 
     def log(record: dict[str, Any]) -> None:
-        numbers = {key: value for key, value in record.items() if isinstance(value, (int, float)) and key != "step"}
-        prefix = "valid/" if record.get("kind") == "valid" else ""
-        started.log({prefix + key: value for key, value in numbers.items()}, step=record.get("step"))
+        if found := numbers(record):
+            started.log(found, step=record.get("step"))
 
     return log
