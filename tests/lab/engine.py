@@ -1,0 +1,22 @@
+"""The lab's scripts in V8, as a browser runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def engine(source: str) -> Callable[..., Any]:
+    """call("name of a function", arguments): integers past 2^53 come and go as text."""
+    context = pytest.importorskip("py_mini_racer").MiniRacer()
+    context.eval(source)
+
+    def call(expression: str, *arguments: Any) -> Any:
+        given = ", ".join(json.dumps(argument) for argument in arguments)
+        shown = f"JSON.stringify(({expression})({given}), (_, v) => typeof v === 'bigint' ? String(v) : v)"
+        return json.loads(context.eval(shown))
+
+    return call
