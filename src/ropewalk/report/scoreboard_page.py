@@ -1,70 +1,22 @@
-"""The page of the scoreboard: one HTML file, nothing fetched, no script, everything escaped."""
+"""The page of the scoreboard: what fails first, each cause once, then the matrix and every measurement."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from html import escape
 from pathlib import Path
 from typing import Any
 
+from ropewalk.report.markup import Content, Html, anchor, element, html, link
+from ropewalk.report.page import page as whole_page
+from ropewalk.report.parts import Shown, fold, table, verdict
 from ropewalk.report.scoreboard import cell
+from ropewalk.report.words import Words
 
-MARKS = {"passed": "&#10003;", "float32": "&#8776;", "failed": "&#10007;", "fixed": "&#9733;", "none": "&#8211;"}
+STATES = {"failed": ("\u2717", "bad"), "float32": ("\u2248", "fair"), "passed": ("\u2713", "good"),
+          "fixed": ("\u2605", "good"), "none": ("\u2013", "none")}  # fmt: skip
+"""The sign and the look of each; a column sorts in this order."""
 
-LINKS = {"issue": "Reported", "introduced": "Introduced in"}
-REPRODUCED = "Runs without ropewalk, and prints what is expected and what it got:"
-DISPUTE = (
-    "Every red cell names its cause; every cause has a script that needs only the library. If the script does not "
-    "print what it says, if the library is not used as its documentation says, or if the expected value is not right, "
-    "open an issue with the cell (library, version, requirement) and the line in question.",
-    "A cell that is wrong is withdrawn, with the reason in the changelog; how the library is used is in "
-    'src/ropewalk/conformance/adapters. See "Dispute a cell of the scoreboard" in CONTRIBUTING.md.',
-)
-
-STYLE = """
-:root { --ink: #1b1f24; --soft: #59636e; --line: #d8dee4; --paper: #fff; --shade: #f6f8fa;
-  --green: #116329; --greens: #dafbe1; --red: #a40e26; --reds: #ffebe9; --blue: #0550ae; --gold: #6a4a00;
-  --golds: #fff8c5; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --paper: #0d1117;
-  --shade: #151b23; --green: #56d364; --greens: #12261e; --red: #ff938a; --reds: #331418; --blue: #79c0ff;
-  --gold: #e3b341; --golds: #272115; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 86rem; padding: 2.5rem 1.5rem 5rem; color: var(--ink); background: var(--paper);
-  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; }
-h1 { font-size: 1.7rem; margin: 0 0 .2rem; letter-spacing: -.01em; }
-h2 { font-size: 1.25rem; margin: 3rem 0 .6rem; }
-p, ul { margin: .4rem 0; max-width: 48rem; } ul { padding-left: 1.2rem; margin-bottom: 1rem; } sup { line-height: 0; }
-.soft, caption, small { color: var(--soft); }
-a { color: var(--blue); text-decoration: none; } a:hover { text-decoration: underline; }
-.wide { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: 6px; }
-table { border-collapse: collapse; width: 100%; font-size: 13px; }
-th, td { padding: .32rem .55rem; border-bottom: 1px solid var(--line); text-align: center; white-space: nowrap; }
-tr:last-child > * { border-bottom: 0; }
-thead th { background: var(--shade); vertical-align: bottom; font-weight: 600; line-height: 1.3; white-space: normal;
-  min-width: 5.4rem; } thead a { color: inherit; }
-thead small { display: block; font-weight: 400; }
-tbody th, thead th:first-child { text-align: left; font-weight: 400; position: sticky; left: 0; white-space: normal;
-  min-width: 15rem; background: var(--shade); box-shadow: inset 0 -1px var(--line); }
-tbody th b { display: inline-block; width: 2.7rem; font-weight: 600; font-variant-numeric: tabular-nums; }
-td { font-variant-numeric: tabular-nums; }
-@media (max-width: 46rem) { body { padding: 1.5rem 1rem 4rem; } tbody th { white-space: normal; min-width: 9.5rem; }
-  tbody th b { display: block; } }
-.passed { color: var(--green); background: var(--greens); } .fixed { color: var(--green); background: var(--greens); }
-.failed { color: var(--red); background: var(--reds); } .failed a { color: inherit; font-weight: 600; }
-.float32 { color: var(--gold); background: var(--golds); } .float32 a { color: inherit; }
-.none { color: var(--soft); }
-.key span { display: inline-block; padding: 0 .5rem; margin-right: .8rem; border-radius: 4px; }
-details { border: 1px solid var(--line); border-radius: 6px; margin: .5rem 0; }
-summary { cursor: pointer; padding: .5rem .8rem; } summary b { display: inline-block; width: 2.7rem; }
-details[open] > summary { border-bottom: 1px solid var(--line); background: var(--shade); }
-.case { padding: .6rem .8rem .8rem; border-bottom: 1px solid var(--line); } .case:last-child { border-bottom: 0; }
-.case p { margin: .15rem 0; overflow-wrap: anywhere; max-width: none; }
-pre, code { font: 12.5px/1.5 ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
-pre { margin: .4rem 0 0; padding: .55rem .7rem; background: var(--shade); border-radius: 5px; white-space: pre-wrap;
-  overflow-wrap: anywhere; }
-"""
+words = Words("scoreboard")
 
 
 def write(data: dict[str, Any], result: Path, shown: Path) -> None:
@@ -75,173 +27,249 @@ def write(data: dict[str, Any], result: Path, shown: Path) -> None:
 
 def page(data: dict[str, Any]) -> str:
     """One HTML file."""
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    libraries, cells = data["libraries"], {}
-    for entry in libraries:
-        cells[entry["library"]] = {one["id"]: cell(entry, one["id"]) for one in data["requirements"]}
-    body = [
-        "<h1>Position code, library by library</h1>",
-        f"<p class=soft>{_text(data['date'])} &#183; specification of {_text(data['spec'])} &#183; "
-        f"torch {_text(data['torch'])} &#183; Python {_text(data['python'])} &#183; {_text(data['machine'])}</p>",
-        "<p>Each library was used as its documentation says, as installed, and run through the same checks. "
-        "A cell counts its targets: those that pass a requirement, or those that do not out of those it applies to. "
-        "Most models are trained with angles that are float32 products, off by 2<sup>-24</sup> of themselves: "
-        "what is past a bound and within that is a result of its own, and no failure.</p>",
-        f"<p class=key><span class=passed>{MARKS['passed']} passed</span>"
-        f"<span class=float32>{MARKS['float32']} within float32&#8217;s own error</span>"
-        f"<span class=failed>{MARKS['failed']} failed</span>"
-        f"<span class=fixed>{MARKS['fixed']} fixed: expected to fail, and passes</span>"
-        f"<span class=none>{MARKS['none']} not applicable to any target</span></p>",
+    cells = {
+        entry["library"]: {one["id"]: cell(entry, one["id"]) for one in data["requirements"]}
+        for entry in data["libraries"]
+    }
+    failing = [entry for entry in data["libraries"] if _red(entry, cells)]
+    body: list[Content] = [
+        element("h1", words("title")),
+        element("p", words("about")),
+        _verdict(data, failing, cells),
+        element(
+            "p",
+            words("state", **{key: data[key] for key in ("date", "spec", "torch", "python", "machine")}),
+            class_="soft",
+        ),
+        element("h2", words("fails"), id="fails") if failing else None,
+        [_library(entry, data, cells[entry["library"]]) for entry in failing],
+        element("h2", words("matrix"), id="all"),
+        element("p", words("matrix_about")),
+        element("p", words("float32_told")),
+        _key(),
         _matrix(data, cells),
-        *(_library(entry, data, cells[entry["library"]]) for entry in libraries),
+        element("h2", words("measured"), id="measured"),
+        [_measured(entry, data, cells[entry["library"]]) for entry in data["libraries"]],
         _rest(data),
     ]
-    return "\n".join(
+    return whole_page(words("page"), body, wide=True)
+
+
+def _red(entry: dict[str, Any], cells: dict[str, Any]) -> bool:
+    return any(found["state"] == "failed" for found in cells[entry["library"]].values())
+
+
+def _verdict(data: dict[str, Any], failing: list[dict[str, Any]], cells: dict[str, Any]) -> Html:
+    clean = [entry["library"] for entry in data["libraries"] if entry not in failing]
+    causes = sum(len(entry.get("causes", ())) for entry in failing)
+    unexplained = sum(result["status"] == "failed" for entry in failing for each in cells[entry["library"]].values()
+                      for _, result in each["failed"])  # fmt: skip
+    if not failing:
+        return verdict(words("verdict_none"), good=True)
+    more = [words("verdict_unexplained", count=unexplained)] if unexplained else []
+    if clean:
+        names = {"en": ", ".join(clean), "zh": "\u3001".join(clean)}
+        more.append(words("verdict_clean", names=names))
+    said = words("verdict", causes=causes, libraries=len(failing), all=len(data["libraries"]))
+    return verdict(said, *more, good=False)
+
+
+def _library(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any]) -> Html:
+    """A library that fails something, in the words its maintainers need."""
+    name = entry["library"]
+    bare = [
+        _failed(name, one, found[one["id"]])
+        for one in data["requirements"]
+        if any("cause" not in result for _, result in found[one["id"]]["failed"])
+    ]
+    return html(
         [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="referrer" content="no-referrer">',
-            f"<title>Scoreboard, {_text(data['date'])}</title><style>{STYLE}</style></head><body>",
-            *body,
-            "</body></html>",
-            "",
+            element("h3", f"{name} {entry['version']}", id=anchor(name)),
+            element("p", words("again_library"), " ", element("code", _command(name)), class_="soft"),
+            [_cause(name, cause, data) for cause in entry.get("causes", ())],
+            bare,
         ]
     )
 
 
-def _matrix(data: dict[str, Any], cells: dict[str, Any]) -> str:
-    heads = "".join(
-        f'<th scope=col><a href="#{_anchor(entry["library"])}">{_text(entry["library"])}</a>'
-        f"<small>{_text(entry['version'])}</small></th>"
-        for entry in data["libraries"]
+def _command(library: str) -> str:
+    return "ropewalk verify rope" if library == "ropewalk" else f"ropewalk verify --library {library}"
+
+
+def _cause(library: str, cause: dict[str, Any], data: dict[str, Any]) -> Html:
+    """Once, with what to change, all that it explains, and how to see it without ropewalk."""
+    known = words.table("causes").get(library, {}).get(cause["id"], {})
+    reason = {"en": cause["reason"], **({"zh": known["reason"]} if known else {})}
+    titles = {one["id"]: one for one in data["requirements"]}
+    explained = [
+        element(
+            "li", _requirement(titles.get(name, {"id": name, "title": ""})), " ", element("small", ", ".join(targets))
+        )
+        for name, targets in cause["explains"].items()
+    ]
+    told = [element("p", words(word), " ", link(cause[key])) for key, word in LINKS.items() if key in cause]
+    change = {key: known[key] for key in ("en", "zh")} if known else None
+    return element(
+        "section",
+        element("h4", reason),
+        element("p", element("strong", words("change")), " ", change) if change else None,
+        told or element("p", words("not_reported"), class_="soft"),
+        element("p", words("explains"), class_="soft"),
+        element("ul", explained),
+        fold(words("script"), element("pre", cause["reproduction"].strip())),
+        id=anchor(library, "cause", cause["id"]),
+        class_="cause",
     )
+
+
+LINKS = {"issue": "reported", "introduced": "introduced"}
+
+
+def _failed(library: str, one: dict[str, Any], found: dict[str, Any]) -> Html:
+    """A failure whose cause is not on the list."""
+    cases = [_case(library, target, result) for target, result in found["failed"] if "cause" not in result]
+    return fold([element("strong", one["id"]), " ", _title(one)], cases, opened=True)
+
+
+def _matrix(data: dict[str, Any], cells: dict[str, Any]) -> Html:
+    order = list(STATES)
     rows = []
     for one in data["requirements"]:
-        shown = "".join(_cell(entry["library"], one["id"], cells[entry["library"]]) for entry in data["libraries"])
-        rows.append(f"<tr><th scope=row><b>{_requirement(one)}</b>{_text(one['title'])}</th>{shown}</tr>")
-    head = f"<thead><tr><th scope=col>requirement</th>{heads}</tr></thead>"
-    return f"<div class=wide tabindex=0><table>{head}<tbody>{''.join(rows)}</tbody></table></div>"
+        row: list[Shown | Content] = [Shown(said=_requirement(one), value=one["id"])]
+        for entry in data["libraries"]:
+            found = cells[entry["library"]][one["id"]]
+            sign, look = STATES[found["state"]]
+            row.append(
+                Shown(
+                    said=_count(entry["library"], one["id"], found, sign), look=look, value=order.index(found["state"])
+                )
+            )
+        rows.append(row)
+    heads: list[Content] = [
+        words("requirement"),
+        *(f"{entry['library']} {entry['version']}" for entry in data["libraries"]),
+    ]
+    return table(heads, rows, label=words("matrix"), stacks=True)
 
 
-def _cell(library: str, id: str, found: dict[str, Any]) -> str:
-    one = found[id]
-    state, mark = one["state"], MARKS[one["state"]]
+def _count(library: str, id: str, found: dict[str, Any], sign: str) -> Content:
+    state = found["state"]
     if state == "none":
-        return f"<td class=none>{mark}</td>"
+        return [sign, element("span", words("none"), class_="aside")]
     if state in ("failed", "float32"):
-        words = "failed" if state == "failed" else "is within float32's own error"
-        label = f"{library}: {id} {words} in {len(one[state])} of {one['apply']} targets"
-        text = f"{mark} {len(one[state])}/{one['apply']}"
-        return f'<td class={state}><a href="#{_anchor(library, id)}" aria-label="{_text(label)}">{text}</a></td>'
-    return f"<td class={state}>{mark} {one['apply']}</td>"
+        said = [
+            f"{sign} {len(found[state])}/{found['apply']}",
+            element("span", f" {library} {id} ", words(state), class_="aside"),
+        ]
+        return element("a", said, href=f"#{anchor(library, id)}")
+    return [f"{sign} {found['apply']}", element("span", " ", words(state), class_="aside")]
 
 
-def _library(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any]) -> str:
-    states = [one["state"] for one in found.values()]
-    counted = (
-        f"{sum(state != 'none' for state in states)} requirements apply, {states.count('failed')} failed, "
-        f"{states.count('float32')} within float32's own error"
-    )
-    measured = f" &#183; measured {_text(entry['date'])}" if "date" in entry else ""
-    again = (
-        "ropewalk verify rope" if entry["library"] == "ropewalk" else f"ropewalk verify --library {entry['library']}"
-    )
-    parts = [
-        f'<h2 id="{_anchor(entry["library"])}">{_text(entry["library"])} {_text(entry["version"])}</h2>',
-        f"<p class=soft>{len(entry['targets'])} targets &#183; {_text(counted)} &#183; "
-        f"{_text(entry['seconds'])} s of processor time{measured} &#183; <code>{_text(again)}</code></p>",
-        *(_cause(entry["library"], cause) for cause in entry.get("causes", ())),
+def _key() -> Html:
+    items = [
+        element("li", element("span", f"{sign} ", words(state), class_=f"badge {look}"))
+        for state, (sign, look) in STATES.items()
     ]
+    return element("ul", items, class_="key")
+
+
+def _measured(entry: dict[str, Any], data: dict[str, Any], found: dict[str, Any]) -> Html:
+    """Everything about a library that did not simply pass."""
+    name, states = entry["library"], [one["state"] for one in found.values()]
+    counted = words(
+        "counted", targets=len(entry["targets"]), apply=sum(state != "none" for state in states),
+        failed=states.count("failed"), float32=states.count("float32"),
+    )  # fmt: skip
+    date = [" \u00b7 ", words("measured_on", date=entry["date"])] if "date" in entry else []
+    parts: list[Content] = [element("h3", f"{name} {entry['version']}"), element("p", counted, date, class_="soft")]
     for one in data["requirements"]:
-        for target, _ in found[one["id"]]["fixed"]:
-            parts.append(f"<p class=fixed>{MARKS['fixed']} {_text(one['id'])} {_text(target['says'])}: fixed</p>")
-        shown = [*found[one["id"]]["failed"], *found[one["id"]]["float32"]]
+        each = found[one["id"]]
+        parts += [
+            element("p", STATES["fixed"][0], " ", words("is_fixed", id=one["id"], target=target["says"]))
+            for target, _ in each["fixed"]
+        ]
+        shown = [*each["failed"], *each["float32"]]
         if shown:
-            title = f"<b>{_text(one['id'])}</b>{_text(one['title'])} <small>{_named(shown)}</small>"
-            cases = "".join(_case(entry["library"], target, result) for target, result in shown)
-            # On what is inside: a browser opens what it is led to.
-            inside = f'<div id="{_anchor(entry["library"], one["id"])}">{cases}</div>'
-            parts.append(f"<details><summary>{title}</summary>{inside}</details>")
+            sign, look = STATES["failed" if each["failed"] else "float32"]
+            title = [
+                element("span", sign, class_=f"badge {look}"),
+                " ",
+                element("strong", one["id"]),
+                " ",
+                _title(one),
+                " ",
+                element("small", _named(shown)),
+            ]
+            parts.append(
+                fold(title, [_case(name, target, result) for target, result in shown], id=anchor(name, one["id"]))
+            )
     if not {"failed", "float32"} & set(states):
-        parts.append("<p>Nothing failed.</p>")
-    return "\n".join(parts)
+        parts.append(element("p", words("library_clean")))
+    return html(parts)
 
 
-def _cause(library: str, cause: dict[str, Any]) -> str:
-    """Why some cells are red: once, with all that it explains, and how to see it without ropewalk."""
-    explained = [f"{one} ({', '.join(targets)})" for one, targets in cause["explains"].items()]
-    links = [f"{word}: {_link(cause[key])}" for key, word in LINKS.items() if key in cause]
-    body = [
-        f"<p>Explains {_text('; '.join(explained))}.</p>",
-        *(f"<p>{link}</p>" for link in links),
-        f"<p class=soft>{_text(REPRODUCED)}</p><pre>{_text(cause['reproduction'].strip())}</pre>",
-    ]
-    anchor = _anchor(library, "cause", cause["id"])
-    count = len(cause["explains"])
-    title = f"{_text(cause['reason'])} <small>{count} requirement{'s' if count > 1 else ''}</small>"
-    return f'<details><summary>{title}</summary><div class=case id="{anchor}">{"".join(body)}</div></details>'
+def _named(shown: list[Any]) -> str:
+    shorts = [target["short"] for target, _ in shown]
+    return ", ".join(shorts[:6]) + (f" +{len(shorts) - 6}" if len(shorts) > 6 else "")
 
 
-def _named(failed: list[Any]) -> str:
-    shorts = [target["short"] for target, _ in failed]
-    return _text(", ".join(shorts[:6]) + (f" and {len(shorts) - 6} more" if len(shorts) > 6 else ""))
-
-
-def _case(library: str, target: dict[str, Any], result: dict[str, Any]) -> str:
+def _case(library: str, target: dict[str, Any], result: dict[str, Any]) -> Html:
     single = result["status"] == "float32"
-    state = f" <small class=float32>{MARKS['float32']} within float32&#8217;s own error</small>" if single else ""
-    lines = [f"<p><b>{_text(target['says'])}</b> <small>{_text(target['short'])}</small>{state}</p>"]
+    badge = element("span", STATES["float32"][0], " ", words("float32"), class_="badge fair") if single else ""
+    lines: list[Content] = [
+        element("p", element("strong", target["says"]), " ", element("small", target["short"]), " ", badge)
+    ]
     if "measured" in result:
-        what = f"{result['what']}: " if "what" in result else ""
         unit = f" {result['unit']}" if "unit" in result else ""
         # What happens at lengths that are in use stands first.
-        near = f"{_number(result['within'])}{unit} below 131,072; largest " if "within" in result else ""
-        size = f"{_number(result['measured'])}{unit}" + (f" at {result['at']:,}" if "at" in result else "")
-        bound = f" (bound {_number(result['bound'])})" if "bound" in result else ""
-        where = f", past it from position {result['first_position']:,}" if "first_position" in result else ""
-        lines.append(f"<p>{_text(what + near + size + bound + where)}</p>")
-    lines += [f"<p class=soft>{_text(result['why'])}</p>"] if "why" in result else []
+        within = words("below", size=f"{_number(result['within'])}{unit}") if "within" in result else ""
+        lines.append(
+            element(
+                "p",
+                f"{result['what']}: " if "what" in result else "",
+                within,
+                f"{_number(result['measured'])}{unit}",
+                words("at", at=f"{result['at']:,}") if "at" in result else "",
+                words("bound", bound=_number(result["bound"])) if "bound" in result else "",
+                words("past", first=f"{result['first_position']:,}") if "first_position" in result else "",
+            )
+        )
+    if "why" in result:
+        lines.append(element("p", result["why"], class_="soft"))
     if "cause" in result:
-        anchor = _anchor(library, "cause", result["cause"])
-        lines.append(f'<p><a href="#{anchor}">The cause, and how to reproduce it without ropewalk</a></p>')
+        lines.append(element("p", link(f"#{anchor(library, 'cause', result['cause'])}", words("cause_link"))))
     if "issue" in result:
-        lines.append(f"<p>Upstream: {_link(result['issue'])}</p>")
+        lines.append(element("p", words("upstream"), " ", link(result["issue"])))
     if "reproduction" in result:
-        lines.append(f"<pre>{_text(result['reproduction'])}</pre>")
-    return f"<div class=case>{''.join(lines)}</div>"
+        lines.append(element("pre", result["reproduction"]))
+    return element("div", lines)
 
 
-def _requirement(one: dict[str, Any]) -> str:
-    """Its id, leading to its text, which stands beside this page."""
+def _title(one: dict[str, Any]) -> Content:
+    chinese = words.table("requirements").get(one["id"])
+    return {"en": one["title"], "zh": chinese} if chinese else one["title"]
+
+
+def _requirement(one: dict[str, Any]) -> Html:
+    """Its id, leading to its text, which stands beside this page, and its title."""
     page = one.get("page", "").removeprefix("docs/")
-    return f'<a href="{escape(page)}">{_text(one["id"])}</a>' if page.startswith("en/") else _text(one["id"])
+    name = element("a", one["id"], href=page) if page.startswith("en/") else element("strong", one["id"])
+    return html([name, " ", _title(one)])
 
 
-def _rest(data: dict[str, Any]) -> str:
-    parts = ["<h2>Not run</h2>"]
-    parts += [f"<p><b>{_text(name)}</b> {_text(why)}</p>" for name, why in data["not_run"].items()]
-    parts += [] if data["not_run"] else ["<p>Every library that there is an adapter for was run.</p>"]
-    parts += ["<h2>A cell is wrong?</h2>", *(f"<p>{_text(line)}</p>" for line in DISPUTE)]
-    return "\n".join([*parts, "<h2>Again</h2>", f"<pre>{_text(data['command'])}</pre>"])
-
-
-def _link(url: str) -> str:
-    """Only to pages on the web: a result may come from anywhere."""
-    if not url.startswith("https://"):
-        return _text(url)
-    return f'<a href="{escape(url)}" rel="noreferrer">{_text(url.removeprefix("https://github.com/"))}</a>'
+def _rest(data: dict[str, Any]) -> Html:
+    not_run = [element("p", element("strong", name), " ", why) for name, why in data["not_run"].items()]
+    return html(
+        [
+            [element("h2", words("not_run")), not_run] if not_run else None,
+            element("h2", words("dispute")),
+            element("p", words("dispute_1")),
+            element("p", words("dispute_2")),
+            element("h2", words("again")),
+            element("pre", data["command"]),
+        ]
+    )
 
 
 def _number(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, int | float) else str(value)
-
-
-def _anchor(*words: str) -> str:
-    return escape("-".join(words).replace(" ", "-"))
-
-
-def _text(value: Any) -> str:
-    return escape(str(value))
