@@ -75,3 +75,12 @@ def test_two_libraries_side_by_side(tmp_path: Path) -> None:
     bits = result["bits_per_byte"]
     assert len(bits) == 3
     assert max(bits.values()) - min(bits.values()) < 0.3, bits
+
+
+def test_estimated_messages_are_those_of_real_ranks() -> None:
+    """By kind, and by group with their bytes: counted in gloo, not by what the estimate counts with."""
+    found = json.loads(run(["campaigns.collectives", "FSDP 2 x CP 2, three passes", "TP 2, qk_norm, sink"]))
+    assert len(found) == 2
+    for case in found.values():
+        assert case["counted"]["messages"]
+        assert case["estimated"] == case["counted"]

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from ropewalk.distributed import apply, torch_private
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.encodings import Signal
 from ropewalk.models import Transformer
-from ropewalk.nn import Attention, DropoutKey
+from ropewalk.nn import Attention, Core, DropoutKey
 from ropewalk.torch_private import cpu_attention
 
 
@@ -108,7 +109,7 @@ def measure(
             model.train()
             for module in model.modules():
                 if isinstance(module, Attention):
-                    module.core.__dict__["forward"] = fused_attention
+                    module.core.__dict__["forward"] = partial(fused_attention, module.core)
             optimizers = [AdamW(model.parameters(), foreach=False)] if optimizer is None else optimizer(model)
             _fill_state(model, optimizers)
             batch = world.cut(_batch(model, rows, length, source_length or length))
@@ -130,6 +131,8 @@ def _counted(
     memory.track_external(model, *optimizers, *(part for part in batch if isinstance(part, Tensor)))
     with memory, flops, torch_private.follow(traffic.see):
         first_flops, first_traffic = 0, ()
+        world.sum(torch.zeros(2, dtype=torch.int64))  # targets and tokens
+        told = traffic.found()
         for number in range(min(micro, 2)):
             memory.reset_mod_stats()
             apply.last(model, number == min(micro, 2) - 1)
@@ -140,8 +143,11 @@ def _counted(
             if number == 0:
                 first_flops, first_traffic = flops.get_total_flops(), traffic.found()
         traffic.repeat(first_traffic, max(0, micro - 2))
+        traffic.repeat(told, -max(0, micro - 2))
         apply.finish(model, world)
         apply.clip(model, 1.0, world)
+        world.sum(torch.zeros(()))  # the loss
+        world.sum(torch.zeros((), dtype=torch.int64))  # whether any rank was asked to stop
         gradients = sum(_bytes(p.grad) for p in model.parameters() if p.grad is not None)
         for one in optimizers:
             one.step()
@@ -164,9 +170,11 @@ def _counted(
 
 
 def fused_attention(
-    q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, dropout_key: DropoutKey | None = None
+    core: Core, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, dropout_key: DropoutKey | None = None
 ) -> Tensor:
     """As one kernel has it: its inputs, its output, a number a query, a mask where one is needed."""
+    learned = [*signal.encoding.parameters(), *([] if core.sink is None else [core.sink])]
+    q = _Learned.apply(q, *learned) if learned else q
     width = max(q.shape[-1], v.shape[-1])
     q, k, padded = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
     (B, H, L, _), S = q.shape, k.shape[2]
@@ -178,6 +186,19 @@ def fused_attention(
     else:
         out = F.scaled_dot_product_attention(q, k, padded, is_causal=rule.causal, **settings)
     return out[..., : v.shape[-1]]
+
+
+class _Learned(torch.autograd.Function):
+    """x, and gradients for what a score is made of besides: ranks sum them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *learned: Tensor) -> Tensor:  # pyrefly: ignore[bad-override]
+        ctx.learned = learned
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        return gradients[0], *map(torch.zeros_like, ctx.learned)
 
 
 class _Traffic:
@@ -195,7 +216,8 @@ class _Traffic:
         if space in ("c10d", "_c10d_functional") and not name.startswith(("wait", "_wrap", "barrier")):
             entry = self.counts[self._axis(args, space), name.strip("_")]
             entry[0] += 1
-            entry[1] += max(_total(args), _total(out))
+            # Operators that are given their output have it among their arguments.
+            entry[1] += max(map(_total, (*args, out)))
 
     def _axis(self, arguments: Sequence[Any], space: str) -> str:
         names = next((self.axes[name] for name in map(torch_private.group_name, arguments) if name in self.axes), [])
