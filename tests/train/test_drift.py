@@ -68,3 +68,15 @@ def test_what_changes_the_numbers_may_not_differ(changed: dict[str, object], nam
 def test_what_an_older_checkpoint_has_not() -> None:
     with pytest.raises(Drift, match="data: was 'absent', is 'abc'"):
         check_drift({"recipe": {}, "versions": {}}, {"data": "abc"})
+
+
+def test_matrices_in_one_or_apart() -> None:
+    def with_model(**train: object) -> dict[str, object]:
+        recipe = small_recipe.recipe(**train)
+        return facts(recipe.model_copy(update={"model": recipe.model.model_copy(update={"fused": True})}))
+
+    assert check_drift(with_model(), facts(small_recipe.recipe())) == []
+    # Muon makes orthogonal what is one matrix.
+    muon = {"optimizer": {"kind": "muon"}}
+    with pytest.raises(Drift, match=r"recipe\.model\.fused: was True, is False"):
+        check_drift(with_model(**muon), facts(small_recipe.recipe(**muon)))

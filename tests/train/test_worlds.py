@@ -20,6 +20,6 @@ def test_a_checkpoint_is_read_on_any_mesh() -> None:
     said = json.loads(done.stdout.splitlines()[-1])
     assert all(differing == [] for differing in said["moved"].values()), said["moved"]
     assert all(differing == [] for differing in said["moved, Muon"].values()), said["moved, Muon"]
-    assert len(said["read"]) == 5
+    assert len(said["read"]) == 6
     assert all(differing == [] for differing in said["read"].values()), said["read"]
     assert max(said["losses"].values()) < 1e-4, said["losses"]

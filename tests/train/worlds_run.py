@@ -113,9 +113,12 @@ def moved(folder: Path, muon: bool) -> dict[str, Any]:
 def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[str]]]:
     from ropewalk.train.run import train
 
-    def run(out: Path, ranks: int, until: int | None, encoding: str = "rope", **mesh: int) -> None:
+    def run(
+        out: Path, ranks: int, until: int | None, encoding: str = "rope", fused: bool = False, **mesh: int
+    ) -> None:
         recipe = small_recipe.recipe(steps + 4, 4, batch=128)
-        model = TransformerConfig.model_validate({**recipe.model.model_dump(exclude_unset=True), "encoding": encoding})
+        changes = {"encoding": encoding, "fused": fused}
+        model = TransformerConfig.model_validate({**recipe.model.model_dump(exclude_unset=True), **changes})
         recipe = recipe.model_copy(update={"mesh": MeshConfig(**mesh), "model": model})
         assert not any(forked.run(lambda rank: train(recipe, out, resume=True, until=until), ranks, limit=300))
 
@@ -131,6 +134,13 @@ def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[
         assert sorted(got) == sorted(wanted)
         said[f"2 to {name}"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
         read[f"2 to {name}"] = read_alone(out)
+    # One process with the matrices of q, k and v in one; two ranks, who need them apart.
+    run(folder / "fused", 1, None, fused=True)
+    run(folder / "fused to TP 2", 1, 4, fused=True)
+    run(folder / "fused to TP 2", 2, None, tp=2)
+    wanted, got = small_recipe.losses(folder / "fused"), small_recipe.losses(folder / "fused to TP 2")
+    said["fused to TP 2"] = max(abs(got[step][0] / wanted[step][0] - 1) for step in wanted)
+    read["fused to TP 2"] = read_alone(folder / "fused to TP 2")
     # It learns numbers that are no vectors.
     run(folder / "fire", 2, None, "fire")
     read["FIRE"] = read_alone(folder / "fire")

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
@@ -31,7 +32,7 @@ from ropewalk import crash
 from ropewalk.checkpoints.files.run_folder import committed
 from ropewalk.distributed.ranks import Ranks
 from ropewalk.system import tell
-from ropewalk.train.checkpoint import manifest, recorded_writer, tensors
+from ropewalk.train.checkpoint import fused, manifest, recorded_writer, tensors
 from ropewalk.train.checkpoint.manifest import Broken, Digest, Manifest
 from ropewalk.train.checkpoint.recorded_writer import NO_ROOM, RecordedFiles, RecordedWriter
 from ropewalk.train.checkpoint.restricted_reader import RestrictedReader
@@ -160,10 +161,25 @@ class Checkpoints:
     def load(self, found: Found, model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any]:
         """Tensors into the model and its optimizers, whatever their mesh; returns the state saved beside them."""
         reader = RestrictedReader(found.folder, found.manifest.files)
-        target = tensors.room(model, optimizers, reader.read_metadata())
+        contents = reader.read_metadata()
+        saved, states = contents.state_dict_metadata, tensors.remembered(contents)
+        ours = {tensors.of_tensor(key): tensor for key, tensor in tensors.of_model(model).items()}
+        cut = fused.cuts(ours, [tensors.of_tensor(key) for key in saved if key.startswith("model.")])
+        target = tensors.room(model, optimizers, contents, cut)
+
+        def read(into: dict[str, Tensor]) -> None:
+            dcp.load(into, storage_reader=reader, process_group=self.ranks.group, no_dist=not self.ranks.many)
+
+        def whole(name: str) -> Tensor:
+            held = {name: torch.zeros(saved[name].size, dtype=saved[name].properties.dtype)}
+            read(held)
+            return held[name]
+
         try:
             with quiet():
-                dcp.load(target, storage_reader=reader, process_group=self.ranks.group, no_dist=not self.ranks.many)
+                read(target)
+                for each in cut:
+                    target |= fused.read(each, ours, states, saved, whole)
         except CheckpointException as error:
             cause = next(cause for cause, _ in error.failures.values())
             raise RuntimeError(f"{found.folder} is whole and could not be read: {cause}") from cause

@@ -20,6 +20,8 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from ropewalk.train.checkpoint.fused import Cut
+
 WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 
 
@@ -42,14 +44,18 @@ def collect(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tens
     return dict(sorted(found.items()))
 
 
-def room(model: nn.Module, optimizers: Sequence[Optimizer], contents: Metadata) -> dict[str, Tensor]:
-    """Tensors to read a checkpoint into: the model's own, and new ones for what the optimizers had."""
-    saved = contents.state_dict_metadata
-    wanted = of_model(model)
+def room(
+    model: nn.Module, optimizers: Sequence[Optimizer], contents: Metadata, cut: Sequence[Cut] = ()
+) -> dict[str, Tensor]:
+    """Tensors to read a checkpoint into: the model's own, and new ones for what the optimizers had. cut: what is read
+    otherwise."""
+    ours, theirs = {name for each in cut for name in each.ours}, {name for each in cut for name in each.theirs}
+    saved = {key: about for key, about in contents.state_dict_metadata.items() if of_tensor(key) not in theirs}
+    wanted = {key: tensor for key, tensor in of_model(model).items() if of_tensor(key) not in ours}
     compare(wanted, saved)
     parameters = {name: parameter for name, parameter, _ in _states(model, optimizers)}
     for key, about in saved.items():
-        name = key.removeprefix("optimizer.").rpartition(".")[0]
+        name = of_tensor(key)
         if key.startswith("model.") or name not in parameters or not isinstance(about, TensorStorageMetadata):
             continue
         dtype = about.properties.dtype
@@ -63,6 +69,21 @@ def room(model: nn.Module, optimizers: Sequence[Optimizer], contents: Metadata) 
             f"{left[0]}; resume with the optimizer it was saved with"
         )
     return wanted
+
+
+def of_tensor(key: str) -> str:
+    """The parameter that an entry of a checkpoint belongs to."""
+    kind, _, name = key.partition(".")
+    return name.rpartition(".")[0] if kind == "optimizer" else name
+
+
+def remembered(contents: Metadata) -> dict[str, list[str]]:
+    """What an optimizer remembers of each parameter in a checkpoint."""
+    found: dict[str, list[str]] = {}
+    for key in sorted(contents.state_dict_metadata):
+        if key.startswith("optimizer."):
+            found.setdefault(of_tensor(key), []).append(key.rpartition(".")[2])
+    return found
 
 
 def give_back(model: nn.Module, optimizers: Sequence[Optimizer], tensors: Mapping[str, Tensor]) -> None:

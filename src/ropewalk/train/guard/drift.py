@@ -42,15 +42,25 @@ class Drift(ValueError):
 
 def check_drift(saved: Mapping[str, Any], now: Mapping[str, Any], *, allow: bool = False) -> list[str]:
     """The differences in what `now` names, or none; an error unless they are allowed."""
+    # Matrices that are kept in one or apart are updated alike, number by number; Muon updates each as a whole.
+    kinds = {_optimizer(side) for side in (saved, now)}
+    free = FREE if "muon" in kinds else (*FREE, "recipe.model.fused")
     found = [
         f"{name}: was {was!r}, is {is_!r}"
         for key in now
         for name, was, is_ in differences(key, saved.get(key, ABSENT), now[key])
         if not (name == "versions.python" and _minor(was) == _minor(is_))
-        if not any(fnmatchcase(name, free) or fnmatchcase(name, f"{free}.*") for free in FREE)
+        if not any(fnmatchcase(name, each) or fnmatchcase(name, f"{each}.*") for each in free)
     ]
     if found and not allow:
         raise Drift(found)
+    return found
+
+
+def _optimizer(facts: Mapping[str, Any]) -> Any:
+    found: Any = facts
+    for key in ("recipe", "train", "optimizer", "kind"):
+        found = found.get(key) if isinstance(found, Mapping) else None
     return found
 
 

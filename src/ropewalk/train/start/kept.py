@@ -134,8 +134,10 @@ def kept(run: Path | None, model: TransformerConfig) -> Kept | None:
     if folder is None or not (folder / RECORD).is_file():
         return None
     record = read_json(folder / RECORD)
-    own = record.get("model") == model.model_dump(mode="json")
-    return Kept(folder, own, record.get("family") if own else None, record.get("shapes") or {})
+    was, is_, family = record.get("model"), model.model_dump(mode="json"), record.get("family")
+    # A family's form has its own opinion of which matrices are one.
+    own = was == is_ or (family is not None and isinstance(was, dict) and {**was, "fused": model.fused} == is_)
+    return Kept(folder, own, family if own else None, record.get("shapes") or {})
 
 
 def places(model: TransformerConfig, family: str) -> tuple[Transformer, dict[str, Place]]:
