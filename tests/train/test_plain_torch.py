@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,34 @@ def test_recomputation_and_compilation_are_done_where_they_are_asked_for(
     done.clear()
     train(recipe(compile=True), tmp_path / "compile")
     assert done == ["compile"] * 3  # two blocks and the loss
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_deterministic_algorithms_for_as_long_as_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: bool
+) -> None:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    seen: set[Any] = set()
+    plain = Loop.loss
+
+    def loss(self: Loop, *given: Any, **settings: Any) -> Any:
+        cudnn = torch.backends.cudnn
+        seen.add((torch.get_deterministic_debug_mode(), cudnn.deterministic, os.environ.get("CUBLAS_WORKSPACE_CONFIG")))
+        if self.step == 3:
+            raise RuntimeError("ended")
+        return plain(self, *given, **settings)
+
+    monkeypatch.setattr(Loop, "loss", loss)
+    torch.set_deterministic_debug_mode("warn")  # what it was is what it becomes again, also after an error
+    try:
+        with pytest.raises(RuntimeError, match="ended"):
+            train(recipe(deterministic=wanted), tmp_path)
+        assert torch.get_deterministic_debug_mode() == 1
+    finally:
+        torch.set_deterministic_debug_mode("default")
+    assert seen == {(2, True, ":4096:8") if wanted else (1, False, None)}
+    assert not torch.backends.cudnn.deterministic
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
 
 
 def test_an_export_has_the_tokenizer_of_the_data(tmp_path: Path) -> None:

@@ -58,6 +58,8 @@ class TrainConfig(Settings):
     compile: bool = False
     recompute: bool = False
     """Activations of a block are computed again in the backward pass instead of kept."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits every time, also on a GPU; slower, and an error where there is none."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     evaluate: EvaluateConfig = EvaluateConfig()
     save: SaveConfig = SaveConfig()

@@ -33,6 +33,7 @@ from ropewalk.train.checkpoint.manifest import digest
 from ropewalk.train.checkpoint.model_directory import write_model
 from ropewalk.train.checkpoint.store import Checkpoints, Found, sync
 from ropewalk.train.config import Recipe, TrainConfig
+from ropewalk.train.determinism import deterministic
 from ropewalk.train.guard.drift import ABSENT, check_drift
 from ropewalk.train.guard.faults import Watch
 from ropewalk.train.guard.launcher import die_with_parent
@@ -89,13 +90,14 @@ def train(
     out = Path(out)
     die_with_parent()
     recipe = with_start(recipe, out, kinds)
-    if world is not None:
-        return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
-    world = World.start(recipe.mesh, device=device)
-    try:
-        return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
-    finally:
-        world.stop()
+    with deterministic(recipe.train.deterministic):
+        if world is not None:
+            return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
+        world = World.start(recipe.mesh, device=device)
+        try:
+            return _train(recipe, out, world, resume, allow_drift, shown, until, kinds)
+        finally:
+            world.stop()
 
 
 def _train(

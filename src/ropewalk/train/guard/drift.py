@@ -17,6 +17,7 @@ FREE = (
     "recipe.train.start",
     "recipe.train.micro",
     "recipe.train.recompute",
+    "recipe.train.deterministic",
     "recipe.train.save",
     "recipe.train.evaluate",
     "recipe.train.track",
