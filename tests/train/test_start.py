@@ -83,6 +83,10 @@ def losses(out: Path) -> list[float]:
     return [record["loss"] for record in read(out / "metrics.jsonl")["train"]]
 
 
+def samples(out: Path) -> list[dict[str, Any]]:
+    return read(out / "metrics.jsonl")["sample"]
+
+
 def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "export" / "model.safetensors")
 
@@ -352,17 +356,23 @@ def test_the_mean_of_checkpoints_has_the_family_s_form(tmp_path: Path, text: Pat
         export_run(tmp_path / "run", tmp_path / "other")
 
 
-def test_two_sharded_ranks_start_as_one(tmp_path: Path, text: Path, llama: Path) -> None:
+@pytest.mark.parametrize("mesh", [[], ["mesh.tp=2", "model.fused=false"]], ids=["FSDP 2", "TP 2"])
+def test_two_ranks_start_as_one(tmp_path: Path, text: Path, llama: Path, mesh: list[str]) -> None:
     given = [f"data.path={text}", "data.length=32", "train.steps=2", "train.batch=64", "train.micro=32"]
+    given += ["train.samples={prompts: [the sea, one], tokens: 4, every: 1}"]
     (tmp_path / "r.yaml").write_text("data: {kind: text, path: x}\ntrain: {steps: 2}\n")
     ranks = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     train(load_recipe(tmp_path / "r.yaml", given, start=str(llama)), tmp_path / "one")
-    command = [sys.executable, *ranks, "-m", "ropewalk", "train", str(tmp_path / "r.yaml"), *given]
+    command = [sys.executable, *ranks, "-m", "ropewalk", "train", str(tmp_path / "r.yaml"), *given, *mesh]
     command += ["--from", str(llama), "--out", str(tmp_path / "two"), "--quiet", "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-6)
+    assert samples(tmp_path / "two") == samples(tmp_path / "one")
+    assert [record["step"] for record in samples(tmp_path / "one")] == [1, 2]
     one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
     assert one.keys() == two.keys()
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-5)
+    configs = [json.loads((tmp_path / name / "export" / "config.json").read_text()) for name in ("one", "two")]
+    assert configs[0] == configs[1]

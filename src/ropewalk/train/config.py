@@ -38,6 +38,15 @@ class SaveConfig(Settings):
     """Written while the training goes on."""
 
 
+class SampleConfig(Settings):
+    prompts: tuple[str, ...] = Field(min_length=1)
+    """Texts to continue, or to translate; for an encoder, texts with mask tokens to fill in."""
+    tokens: Annotated[int, Field(gt=0)] | None = None
+    """New ones for each prompt at most; unless given 32."""
+    every: Steps | None = None
+    """Steps; unless given as often as the validation loss, and always at the end of the run."""
+
+
 class TrainConfig(Settings):
     start: str | None = None
     """A checkpoint to start from: a model directory, a .gguf file or a run; on the command line --from SRC."""
@@ -62,6 +71,8 @@ class TrainConfig(Settings):
     """Only algorithms that give the same bits every time, also on a GPU; slower, and an error where there is none."""
     seed: int = Field(default=0, ge=0, lt=2**32)
     evaluate: EvaluateConfig = EvaluateConfig()
+    samples: SampleConfig | None = None
+    """What the model says to some prompts, now and then; null: nothing is asked."""
     save: SaveConfig = SaveConfig()
     track: str | None = None
     """Where records go besides metrics.jsonl: trackio, wandb, or my_pkg.module:make."""

@@ -68,11 +68,16 @@ def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
         changes["of"] = tuple(_there(part, "text", folder) for part in data.of) if not started else data.of
     elif not isinstance(data, TaskData) and not started:
         data = _there(data, data.kind, folder)
+    parts = zip(changes.get("of", ()), getattr(recipe.data, "of", ()), strict=True)
+    stands_in = data is not recipe.data or any(part is not own for part, own in parts)
     data = data.model_copy(update=changes)
     train = recipe.train.model_dump()
     # Compiling takes minutes, and is the one part that is left out.
     train |= {"compile": False, "tokens": None, "steps": STEPS, "batch": 2 * ranks * length, "micro": ranks * length}
     train |= {"evaluate": {"tokens": 4 * ranks * length}, "save": {**train["save"], "every": 1}}
+    # Prompts may hold the mask token of a tokenizer that is not there.
+    if stands_in:
+        train["samples"] = None
     # Weights that are read have the size they have, and a sample's tokens are not theirs.
     model = recipe.model if started else smaller_model(recipe.model, length)
     return Recipe(model=model, data=data, train=TrainConfig.model_validate(train), mesh=recipe.mesh)

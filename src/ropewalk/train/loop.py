@@ -35,6 +35,7 @@ from ropewalk.train.objective import Learner, dropout_key_of
 from ropewalk.train.optim import set_rates
 from ropewalk.train.plan.sizes import Sizes
 from ropewalk.train.progress import Progress
+from ropewalk.train.samples import Sampler
 
 WAIT_FOR_ROOM, TRY_AGAIN = 600.0, 10.0
 """Seconds in which a finished run waits for room on the disk, and between two tries."""
@@ -84,6 +85,8 @@ class Loop:
     """Batches that are skipped."""
     valid: dict[str, Any]
     """The last measurement."""
+    sampler: Sampler | None = None
+    """What the model is asked now and then."""
     again: int | None = None
     """When a save is tried again for which there was no room."""
 
@@ -104,6 +107,7 @@ class Loop:
         steps = self.sizes.steps
         evaluate_every = self.config.evaluate.every or max(1, steps // 10)
         save_every = self.config.save.every or max(1, steps // 10)
+        sample_every = (self.config.samples and self.config.samples.every) or evaluate_every
         batches = self.batches(self.step)
         # How long a step takes is known after the first that does not compile.
         phases = iter(("compiling", FIRST) if self.config.compile else (FIRST,))
@@ -131,6 +135,9 @@ class Loop:
             if self.step % evaluate_every == 0 or self.step == steps:
                 self.watchdog.beat(self.step, "measuring")
                 self.evaluate()
+            if self.sampler is not None and (self.step % sample_every == 0 or self.step == steps):
+                self.watchdog.beat(self.step, "measuring")
+                self.sample(self.sampler)
             self.watchdog.beat(self.step, next(phases, STEP))
             if asked:
                 break
@@ -245,6 +252,19 @@ class Loop:
             said = f"{self.valid['loss']:.4f} nats per token" + (f", {bits:.4f} bits per byte" if bits else "")
             self.progress.say(f"step {self.step:,}: validation {said}")
 
+    def sample(self, sampler: Sampler) -> None:
+        self.learner.eval()
+        with autocast(self.world, self.config.precision):
+            texts = sampler(self.learner)
+        self.learner.train()
+        self._reshard()
+        if self.metrics is None:
+            return
+        said = [{"prompt": prompt, "text": text} for prompt, text in zip(sampler.prompts, texts, strict=True)]
+        self.metrics.write({"kind": "sample", "step": self.step, "samples": said})
+        for each in said:
+            self.progress.say(f"step {self.step:,}: {one_line(each['prompt'])} | {one_line(each['text'])}")
+
     def _reshard(self) -> None:
         """Without a backward pass, the last weights stay gathered."""
         if isinstance(self.learner, FSDPModule):
@@ -309,6 +329,11 @@ class Loop:
 def split(batch: Batch, rows: int) -> list[Batch]:
     """Passes of so many sequences each."""
     return [batch.take(slice(start, start + rows)) for start in range(0, len(batch.tokens), rows)]
+
+
+def one_line(text: str) -> str:
+    """A model can say anything, a terminal's control sequences too; those are shown, not obeyed."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def memory(world: World) -> int | None:

@@ -60,8 +60,8 @@ class Metrics:
 
 
 def read(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Records by what they are (`train`, `valid`, `event`), each step once, in order."""
-    found: dict[str, dict[Any, dict[str, Any]]] = {"train": {}, "valid": {}, "event": {}}
+    """Records by what they are (`train`, `valid`, `event`, `sample`), each step once, in order."""
+    found: dict[str, dict[Any, dict[str, Any]]] = {"train": {}, "valid": {}, "event": {}, "sample": {}}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines()):
         try:
             record = json.loads(line)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -77,6 +78,12 @@ class Learner(Transformer):
         total = torch.stack(found).sum()
         return total if shared is None else join(self, shared, total)
 
+    def logits(
+        self, tokens: Tensor, at: Positions, *, source: Tensor | None = None, source_at: Positions | None = None
+    ) -> Tensor:
+        """(B, L, vocabulary), as of a model that does not learn."""
+        return self.output(self.hidden(tokens, at, source=source, source_at=source_at))
+
 
 def learner(
     config: TransformerConfig, world: World, *, seed: int | None, compiled: bool = False, **how: Any
@@ -85,6 +92,8 @@ def learner(
     made = parallelise(lambda: Learner(config), world, seed=seed, compiled=compiled, share_loss=True, **how)
     assert isinstance(made, Learner)
     made.world = world
+    if isinstance(made, FSDPModule):
+        register_fsdp_forward_method(made, "logits")
     if compiled:
         made.pieces = torch.compile(made.pieces)
     return made

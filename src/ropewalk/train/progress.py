@@ -62,7 +62,7 @@ class Progress:
         if not self.shown:
             return
         if self.bar is not None:
-            self._on_bar(lambda: self.bar.console.print(text, highlight=False))
+            self._on_bar(lambda: self.bar.console.print(text, highlight=False, markup=False))
         else:
             tell(text)
 

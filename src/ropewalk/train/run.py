@@ -47,6 +47,7 @@ from ropewalk.train.optim import optimizers
 from ropewalk.train.plan.cost import gemm_peak, step_flops
 from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.progress import Progress
+from ropewalk.train.samples import Sampler
 from ropewalk.train.start.kept import keep
 from ropewalk.train.start.recipe import with_start
 from ropewalk.train.start.source import fill, open_source
@@ -122,6 +123,7 @@ def _train(
         unchecked = check_data(source, data, start)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     check_positions(recipe.model, data)
+    sampler = Sampler(config, data, recipe.model, world) if config.samples else None
     cut = sizes(config, data.length, world.dp_size)
     first = world.rank == 0
     launch = os.environ.get("TORCHELASTIC_RUN_ID", "")
@@ -175,7 +177,7 @@ def _train(
                 config, cut, data, world, model, made, checkpoints, watch, signals, watchdog, progress, metrics,
                 facts=facts | saved_model.facts(trained, data.tokenizer), **done._asdict(),
                 flops=step_flops(recipe.model, cut.rows, cut.length, data.source_length),
-                peak=gemm_peak(config.precision, world.device) if shown else None,
+                peak=gemm_peak(config.precision, world.device) if shown else None, sampler=sampler,
             )  # fmt: skip
             if resume:
                 progress.say(f"continues from {found.folder}" if found else f"no checkpoint in {out}: begins at step 1")

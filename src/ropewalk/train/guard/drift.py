@@ -20,6 +20,7 @@ FREE = (
     "recipe.train.deterministic",
     "recipe.train.save",
     "recipe.train.evaluate",
+    "recipe.train.samples",
     "recipe.train.track",
     "recipe.train.faults",
 )
