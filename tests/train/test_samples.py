@@ -113,7 +113,9 @@ def test_a_compiled_model_is_asked_uncompiled(
     monkeypatch.setattr(Sampler, "_logits", logits)
     monkeypatch.setattr(torch, "compile", lambda function: function)
     for compiled in (True, False):
-        train(recipe(data, samples={"prompts": ["a"], "tokens": 1}, train={"compile": compiled}), tmp_path / f"{compiled}")
+        train(
+            recipe(data, samples={"prompts": ["a"], "tokens": 1}, train={"compile": compiled}), tmp_path / f"{compiled}"
+        )
     assert stances == ["force_eager"] * 2 + ["default"] * 2
 
 

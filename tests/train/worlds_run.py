@@ -113,9 +113,7 @@ def moved(folder: Path, muon: bool) -> dict[str, Any]:
 def resumed(folder: Path, steps: int) -> tuple[dict[str, float], dict[str, list[str]]]:
     from ropewalk.train.run import train
 
-    def run(
-        out: Path, ranks: int, until: int | None, encoding: str = "rope", fused: bool = False, **mesh: int
-    ) -> None:
+    def run(out: Path, ranks: int, until: int | None, encoding: str = "rope", fused: bool = False, **mesh: int) -> None:
         recipe = small_recipe.recipe(steps + 4, 4, batch=128)
         changes = {"encoding": encoding, "fused": fused}
         model = TransformerConfig.model_validate({**recipe.model.model_dump(exclude_unset=True), **changes})

@@ -107,7 +107,8 @@ class Loop:
         steps = self.sizes.steps
         evaluate_every = self.config.evaluate.every or max(1, steps // 10)
         save_every = self.config.save.every or max(1, steps // 10)
-        sample_every = (self.config.samples and self.config.samples.every) or evaluate_every
+        asked_for = self.config.samples
+        sample_every = asked_for.every if asked_for is not None and asked_for.every else evaluate_every
         batches = self.batches(self.step)
         # How long a step takes is known after the first that does not compile.
         phases = iter(("compiling", FIRST) if self.config.compile else (FIRST,))

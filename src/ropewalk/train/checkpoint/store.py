@@ -162,7 +162,8 @@ class Checkpoints:
         """Tensors into the model and its optimizers, whatever their mesh; returns the state saved beside them."""
         reader = RestrictedReader(found.folder, found.manifest.files)
         contents = reader.read_metadata()
-        saved, states = contents.state_dict_metadata, tensors.remembered(contents)
+        saved: dict[str, Any] = contents.state_dict_metadata
+        states = tensors.remembered(contents)
         ours = {tensors.of_tensor(key): tensor for key, tensor in tensors.of_model(model).items()}
         cut = fused.cuts(ours, [tensors.of_tensor(key) for key in saved if key.startswith("model.")])
         target = tensors.room(model, optimizers, contents, cut)
