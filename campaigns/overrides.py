@@ -137,7 +137,8 @@ def sources() -> str:
     """Of what prints, of the engines' rules, and of this file."""
     root = Path(__file__).parents[1]
     digest, printing = hashlib.sha256(), root / "src/ropewalk/checkpoints"
-    for path in sorted([*printing.glob("inspect_*.py"), *(printing / "engines").glob("*.py"), Path(__file__)]):
+    folders = [file for name in ("inspect", "engines") for file in (printing / name).glob("*.py")]
+    for path in sorted([*folders, Path(__file__)]):
         digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -1,7 +1,8 @@
 """Campaigns of many trials, run in pieces: each is kept when it is done, so a run that was ended goes on where it was.
 
-A piece that the result file already has, from the same sources, is not run again. `--minutes` ends a run between two
-pieces; the same command runs the rest.
+Every piece carries the digest of the sources it was run on. One that the result file already has, from the sources of
+today, is not run again; one of other sources is left out. `--minutes` ends a run between two pieces; the same command
+runs the rest. `python -m campaigns.stale` names results whose sources have changed since.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def main(
                 print(f"{key} and what follows is left; the same command goes on", file=sys.stderr)
                 return UNFINISHED
             began = time.monotonic()
-            pieces[key] = run(start, count) | {"seconds": round(time.monotonic() - began, 1)}
+            pieces[key] = run(start, count) | {"sources": known}
+            pieces[key]["seconds"] = round(time.monotonic() - began, 1)
             keep(given.out, result(command, pieces, whole, known))
         print(f"{key}: {len(pieces[key]['failures'])} failures", file=sys.stderr, flush=True)
     said = result(command, pieces, whole, known)
@@ -84,7 +86,8 @@ def before(out: Path, known: str) -> dict[str, Any]:
     if not out.exists():
         return {}
     found = json.loads(out.read_text(encoding="utf-8"))
-    return found["pieces"] if found.get("sources") == known else {}
+    every = found.get("pieces", {})
+    return {key: piece for key, piece in every.items() if piece.get("sources", found.get("sources")) == known}
 
 
 def keep(out: Path, said: dict[str, Any]) -> None:
