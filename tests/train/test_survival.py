@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from ropewalk.data.config import TextData
 from ropewalk.data.open import open_data
 from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare
 from ropewalk.distributed import apply
+from ropewalk.distributed.ranks import launch_name
 from ropewalk.train import loop
 from ropewalk.train.checkpoint.store import Checkpoints, DiskFull
 from ropewalk.train.guard.faults import Fault
@@ -138,7 +140,7 @@ def test_resumed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     train(recipe, tmp_path, until=4, resume=True, shown=True)
     assert f"no checkpoint in {tmp_path}: begins at step 1" in capsys.readouterr().err
     train(recipe, tmp_path, resume=True, shown=True)
-    assert f"continues from {tmp_path / 'checkpoints' / 'step-00000004'}" in capsys.readouterr().err
+    assert f"continues from step 4: {tmp_path / 'checkpoints' / 'step-00000004'}" in capsys.readouterr().err
 
 
 def test_drift_that_is_allowed_is_on_the_screen_and_in_the_record(
@@ -250,17 +252,33 @@ def test_speed_is_of_tokens_that_are_not_padding(tmp_path: Path, monkeypatch: py
 
 def test_what_torchrun_restarts_is_resumed_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ropewalk.train.run.die_with_parent", lambda: None)
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "one")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")  # as torchrun has it, unless it is told another
     recipe = small_recipe.recipe(8, 4)
     train(recipe, tmp_path, until=4)
+    # Not by the same worker, which would not ask for it twice.
     with pytest.raises(ValueError, match="holds a run already"):
         train(recipe, tmp_path)
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    worker, launcher = os.getpid(), os.getppid()
+    monkeypatch.setattr(os, "getpid", lambda: launcher)  # a process that lives, and has not begun the run
     assert train(recipe, tmp_path).finished
-    # Another start of torchrun that was refused is not let in by its own restart.
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "another")
-    with pytest.raises(ValueError, match="holds a run already"):
-        train(recipe, tmp_path)
+    # Another start of torchrun is refused, and is not let in by its own restart.
+    monkeypatch.setattr(os, "getppid", lambda: worker)
+    for restarts in ("0", "1"):
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+        with pytest.raises(ValueError, match="holds a run already"):
+            train(recipe, tmp_path)
+
+
+def test_every_worker_of_a_start_of_torchrun_has_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    assert launch_name(store) == ""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    assert launch_name(store) == launch_name(store) != launch_name(dist.HashStore()) != ""
+    # A store that is made anew at every restart names nothing.
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "False")
+    assert launch_name(store) == launch_name(dist.HashStore()) == launch_name(None)
+    assert str(os.getppid()) in launch_name(None)
 
 
 def test_one_rank_that_is_asked_is_enough() -> None:

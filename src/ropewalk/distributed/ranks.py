@@ -5,7 +5,9 @@ Without a process group there is one rank, and everything is an identity.
 
 from __future__ import annotations
 
+import os
 import pickle
+import socket
 import time
 import uuid
 from collections.abc import Callable
@@ -14,8 +16,10 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
+from ropewalk.system import started
+
 T = TypeVar("T")
-ARRIVALS = "ropewalk/arrivals"
+ARRIVALS, LAUNCH = "ropewalk/arrivals", "ropewalk/launch"
 
 
 class Ranks:
@@ -105,6 +109,16 @@ def meet(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
             raise TimeoutError(f"{met + 1} of {size} processes came within {timeout:g} s; look for those that did not")
         time.sleep(0.02)
     return dist.PrefixStore(name, store)
+
+
+def launch_name(store: dist.Store | None) -> str:
+    """A name for this start of torchrun, the same in every worker and over its restarts; empty without torchrun. Its
+    --rdzv-id does not tell two starts apart: unless given it is "none". store: torchrun's, where there are others."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return ""
+    if store is not None and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        return store.compare_set(LAUNCH, "", uuid.uuid4().hex).decode()
+    return f"{socket.gethostname()} {os.getppid()} {started(os.getppid())}"
 
 
 def _sendable(error: Exception) -> Exception:

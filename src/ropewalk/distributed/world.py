@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ropewalk.data.batch import Batch
-from ropewalk.distributed.ranks import Ranks, meet
+from ropewalk.distributed.ranks import Ranks, launch_name, meet
 from ropewalk.distributed.torch_private import beside, joined_axes
 from ropewalk.positions import Positions
 from ropewalk.settings import Settings
@@ -62,9 +62,10 @@ class MeshConfig(Settings):
 class World(Ranks):
     """This process among the others. `mesh` is None where it is alone."""
 
-    def __init__(self, mesh: DeviceMesh | None, device: torch.device) -> None:
+    def __init__(self, mesh: DeviceMesh | None, device: torch.device, *, launch: str = "") -> None:
+        """launch: which start of torchrun this is; see `launch_name`."""
         super().__init__(many=mesh is not None)
-        self.mesh, self.device = mesh, device
+        self.mesh, self.device, self.launch = mesh, device, launch
         at = dict.fromkeys(AXES, 0) if mesh is None else {name: mesh.get_local_rank(name) for name in AXES}
         count = dict.fromkeys(AXES, 1) if mesh is None else dict(zip(AXES, mesh.shape, strict=True))
         self.dp_rank = at["dp_replicate"] * count["dp_shard"] + at["dp_shard"]
@@ -90,15 +91,16 @@ class World(Ranks):
         if place.type == "cuda":
             place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
             torch.cuda.set_device(place)
+        launch = ""
         if size == 1 and not dist.is_initialized():
-            return cls(None, place)
+            return cls(None, place, launch=launch_name(None))
         if not dist.is_initialized():
             limit = timedelta(seconds=timeout)
             store, rank, size = next(dist.rendezvous("env://", timeout=limit))
             backend = "nccl" if place.type == "cuda" else "gloo"
-            met = meet(store, rank, size, timeout)
+            launch, met = launch_name(store), meet(store, rank, size, timeout)
             dist.init_process_group(backend, store=met, rank=rank, world_size=size, timeout=limit)
-        return cls(init_device_mesh(place.type, sizes, mesh_dim_names=AXES), place)
+        return cls(init_device_mesh(place.type, sizes, mesh_dim_names=AXES), place, launch=launch)
 
     def stop(self) -> None:
         """Leaves the others. The threads of gloo end with the last reference to their group, and one that still frees

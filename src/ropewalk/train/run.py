@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 from collections.abc import Collection
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from ropewalk.data.open import Data, open_data
 from ropewalk.distributed.world import World
 from ropewalk.encodings import compile_rotations
 from ropewalk.models.config import TransformerConfig
+from ropewalk.system import started as started_at
 from ropewalk.train.checkpoint import saved_model
 from ropewalk.train.checkpoint.manifest import digest
 from ropewalk.train.checkpoint.model_directory import write_model
@@ -126,9 +128,7 @@ def _train(
     sampler = Sampler(config, data, recipe.model, world) if config.samples else None
     cut = sizes(config, data.length, world.dp_size)
     first = world.rank == 0
-    launch = os.environ.get("TORCHELASTIC_RUN_ID", "")
-    resume = resume or restarted(out, world, launch)
-    world.on_first(lambda: claim(out, resume, launch))
+    resume = world.on_first(lambda: claim(out, resume, world.launch))
     lease = Lease(out, world)
     with lease, Signals() as signals, Watchdog(config.faults, world, out / "stacks") as watchdog:
         written = recipe.model_dump(mode="json")
@@ -180,7 +180,8 @@ def _train(
                 peak=gemm_peak(config.precision, world.device) if shown else None, sampler=sampler,
             )  # fmt: skip
             if resume:
-                progress.say(f"continues from {found.folder}" if found else f"no checkpoint in {out}: begins at step 1")
+                begins = f"no checkpoint in {out}: begins at step 1"
+                progress.say(f"continues from step {found.step:,}: {found.folder}" if found else begins)
             if aside is not None:
                 progress.say(f"{out / 'export'} is of a step before: it is {aside} now")
             if begun:
@@ -255,26 +256,21 @@ def check_positions(model: TransformerConfig, data: Data) -> None:
         )
 
 
-def restarted(out: Path, world: World, launch: str) -> bool:
-    """Whether torchrun has started this run before and replaces a worker that failed: then it is resumed unasked. Nodes
-    count their own restarts only, so one that knows of any is enough."""
-    before = out / LAUNCH
-    return world.agree(
-        bool(launch)
-        and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-        and before.is_file()
-        and before.read_text(encoding="utf-8") == launch
-    )
-
-
-def claim(out: Path, resume: bool, launch: str) -> None:
-    """The folder of the run, made if need be. A run does not overwrite another."""
+def claim(out: Path, resume: bool, launch: str) -> bool:
+    """The folder of the run, made if need be; whether the run is resumed. A run does not overwrite another. What
+    torchrun starts again is resumed unasked: another process has begun here, by the same start of torchrun."""
+    file, partial = out / LAUNCH, out / f"{LAUNCH}.part"
+    ours = [launch, f"{socket.gethostname()} {os.getpid()} {started_at(os.getpid())}"]
+    theirs = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    resume = resume or (launch != "" and theirs[:1] == ours[:1] and theirs != ours)
     if not resume and any(out.glob("checkpoints/step-*")):
         raise ValueError(
             f"{out} holds a run already; continue it with --resume, or start another with --out ANOTHER_FOLDER"
         )
     out.mkdir(parents=True, exist_ok=True)
-    (out / LAUNCH).write_text(launch, encoding="utf-8")
+    partial.write_text("\n".join(ours), encoding="utf-8")
+    partial.replace(file)
+    return resume
 
 
 def keep_tokenizer(tokenizer: Path | None, out: Path) -> None:
