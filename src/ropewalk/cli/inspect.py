@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsons
 import sys
 import unicodedata
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ EPILOG = examples(
     "ropewalk inspect config.json --to 128k",
     "ropewalk inspect config.json --engines vllm,llama.cpp --json",
     "ropewalk inspect . --against config.json",
+    "ropewalk inspect config.json --html positions.html",
 )
 
 
@@ -54,6 +56,10 @@ def inspect(
         typer.Option("--against", metavar="PATH", help="Show where positions differ from those of this checkpoint."),
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
+    html: Annotated[
+        str | None,
+        typer.Option("--html", metavar="OUT", help="Also write a page with pictures to this file, which stands alone."),
+    ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -72,7 +78,13 @@ def inspect(
         counted = counted_engines(None if engines is None else [name.strip() for name in engines.split(",")])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engines'") from None
+    if html is not None and against is not None:
+        raise typer.BadParameter("--html shows one checkpoint and --against compares two; leave one of them out")
     report = inspected(path, to=to, against=against, engines=counted, kinds=allow_kind or ())
+    if html is not None:
+        from ropewalk.report.checkpoint_page import page
+
+        Path(html).write_text(page(report), encoding="utf-8")
     wrong = bool(report.drifts) if against is not None else not report.agree or bool(report.resolved.not_understood)
     if json:
         shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))

@@ -119,12 +119,9 @@ class _Frame:
         if mark.joined:
             yield _stroke(_path(points), mark)
         if mark.dots:
-            size = 2.4 if mark.joined else 3.4
-            round_ = "".join(
-                f"M{_n(x - size)} {_n(y)}a{size} {size} 0 1 0 {2 * size} 0a{size} {size} 0 1 0 {-2 * size} 0"
-                for x, y in points
-            )
-            yield element("path", d=round_, class_=f"dot {_tone(mark.tone)}")
+            # A stroke without a length and with round ends is a dot, in a third of the signs of a circle.
+            spots = "".join(f"M{_n(x)} {_n(y)}h.01" for x, y in points)
+            yield element("path", d=spots, class_=f"dots {_tone(mark.tone)}{' large' * (not mark.joined)}")
 
     def level(self, mark: Level) -> Iterable[Html]:
         if mark.axis == "x":

@@ -42,6 +42,8 @@ def html(content: Content) -> Html:
 
 
 def clean(text: str) -> str:
+    if text.isprintable():
+        return text
     return "".join(sign if sign == "\n" or unicodedata.category(sign) not in HIDDEN else "\ufffd" for sign in text)
 
 

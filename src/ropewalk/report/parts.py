@@ -81,14 +81,17 @@ def table(
 
 
 def _cell(head: Heading, one: Shown, stacks: bool) -> Html:
-    said = head.said if isinstance(head.said, Mapping) else {"en": head.said, "zh": head.said}
-    labels = {f"data_{language}": str(words) for language, words in said.items()} if stacks else {}
+    names = head.said if isinstance(head.said, Mapping) else {"en": head.said, "zh": head.said}
+    labels = {f"data_{language}": str(words) for language, words in names.items()} if stacks else {}
     classes = f"{'number ' * head.number}{one.look}".strip() or None
-    return element("td", one.said, class_=classes, data_value=one.value, **labels)
+    # In one piece, which a narrow screen puts beside its heading.
+    said = element("div", one.said) if stacks else one.said
+    return element("td", said, class_=classes, data_value=one.value, **labels)
 
 
-def figure(charts: Mapping[str, Chart], name: str) -> Html:
-    """A chart in each language, wide and narrow, what there is to see in words, and its numbers behind a button."""
+def figure(charts: Mapping[str, Chart], name: str, data: Content = None) -> Html:
+    """A chart in each language, wide and narrow, what there is to see in words, and its numbers behind a button:
+    `data`, or those of its lines and cells."""
     title = {language: chart.title for language, chart in charts.items()}
     about = {language: chart.about for language, chart in charts.items()}
     labels = f"{name}-title {name}-about"
@@ -108,7 +111,7 @@ def figure(charts: Mapping[str, Chart], name: str) -> Html:
     caption = element(
         "figcaption", element("strong", title, id=f"{name}-title"), element("p", about, id=f"{name}-about")
     )
-    return element("figure", caption, drawn, fold(DATA, numbers(charts)), class_="chart", id=name)
+    return element("figure", caption, drawn, fold(DATA, data or numbers(charts)), class_="chart", id=name)
 
 
 def _key(chart: Chart) -> Html:

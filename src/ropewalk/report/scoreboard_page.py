@@ -16,6 +16,8 @@ STATES = {"failed": ("\u2717", "bad"), "float32": ("\u2248", "fair"), "passed": 
           "fixed": ("\u2605", "good"), "none": ("\u2013", "none")}  # fmt: skip
 """The sign and the look of each; a column sorts in this order."""
 
+STYLE = "@media (min-width:40rem){.stacks tbody th{min-width:17rem}}"
+
 words = Words("scoreboard")
 
 
@@ -52,7 +54,7 @@ def page(data: dict[str, Any]) -> str:
         [_measured(entry, data, cells[entry["library"]]) for entry in data["libraries"]],
         _rest(data),
     ]
-    return whole_page(words("page"), body, wide=True)
+    return whole_page(words("page"), body, style=STYLE, wide=True)
 
 
 def _red(entry: dict[str, Any], cells: dict[str, Any]) -> bool:

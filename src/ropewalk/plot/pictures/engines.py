@@ -41,7 +41,7 @@ def data(thing: Any, options: Options) -> Data:
                 continue
             count += report.rotates
             if report.rotates and (options.only == "all" or not report.agree):
-                rows.append(_row(report))
+                rows.append(standing(report))
     if not rows:
         raise ValueError("no checkpoint here has positions that engines are compared in" + _reasons(unread))
     rows.sort(key=lambda row: (row["agree"], row["name"]))
@@ -61,7 +61,8 @@ def _reasons(unread: list[dict[str, str]]) -> str:
     return f"; {unread[0]['name']}: {unread[0]['why']}" if unread else ""
 
 
-def _row(report: Report) -> dict[str, Any]:
+def standing(report: Report) -> dict[str, Any]:
+    """Which counted engine computes what the config says, and what the others do not."""
     found = {}
     for name in report.counted:
         row = report.rows[name]

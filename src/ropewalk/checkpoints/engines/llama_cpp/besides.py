@@ -43,6 +43,7 @@ def _windows(row: Architecture, stated: Besides, draft: Draft) -> Besides:
             draft.note(
                 f"sees all tokens in every layer, without the window of {width:,}",
                 f"{known.graph} has no windows",
+                "llama.cpp#3377",
                 about=WINDOWS,
             )
             return replace(stated, windows=stated.nothing)
