@@ -43,6 +43,7 @@ NAMES = "import ropewalk; print(ropewalk.__version__, *(type(getattr(ropewalk, n
 def main() -> None:
     # Only what any machine has: no path to this checkout, no settings of the environment that runs this.
     ambient = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    ambient["BROWSER"] = "true"  # `ropewalk lab` of the README opens its page in it, and nobody is here to look
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         say("build")

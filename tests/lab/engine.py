@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+FACTS = ("sinusoidFacts", "clockFacts", "relativeFacts", "wavelengthFacts", "scalingFacts", "biasFacts")
+"""What each panel shows, by the function that gives it."""
+
 
 def engine(source: str) -> Callable[..., Any]:
     """call("name of a function", arguments): integers past 2^53 come and go as text."""

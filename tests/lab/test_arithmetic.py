@@ -16,10 +16,8 @@ from ropewalk.conformance.vectors.arrays import arrays, facts
 from ropewalk.conformance.vectors.cases import BUCKETS, CASES, DISTANCES, SINUSOIDAL
 from ropewalk.encodings.alibi import slopes
 from ropewalk.encodings.t5 import T5
-from ropewalk.lab import source
 from ropewalk.phase import cos_sin, phase
 from ropewalk.scaling import LongRoPE, YaRN, find, ladder, turns
-from tests.lab.engine import engine
 
 FREQUENCIES = "(s, base, width) => frequencies(s, base, width).map(toDouble)"
 TURNS = "(s, base, width) => frequencies(s, base, width).map(turnOf)"
@@ -30,11 +28,6 @@ PHASES = """(s, base, width, positions) => {
 WAVES = f"(s, base, width, positions) => ({PHASES})(s, base, width, positions).map((row) => row.map(angleOf)).map" + (
     "((row) => [row.map(Math.cos), row.map(Math.sin)])"
 )
-
-
-@pytest.fixture(scope="module")
-def call() -> Any:
-    return engine(source.arithmetic())
 
 
 @pytest.fixture(scope="module")

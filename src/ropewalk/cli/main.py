@@ -16,6 +16,7 @@ from ropewalk.cli import (
     generate,
     init,
     inspect,
+    lab,
     listing,
     plot,
     train,
@@ -48,6 +49,7 @@ app.command(epilog=generate.EPILOG)(generate.generate)
 app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=plot.EPILOG)(plot.plot)
+app.command(epilog=lab.EPILOG)(lab.lab)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=estimate.EPILOG)(estimate.estimate)
 app.add_typer(data.app, name="data")

@@ -42,8 +42,8 @@ def page(
     ]
     codes_shown = [Html(f"<script>{code}</script>") for code in codes]
     inside = element("main", shown, class_="wide" if wide else None)
-    whole = element("html", "\n", element("head", _lines(head)), "\n", element("body", "\n", switch(), inside, "\n",
-                    _lines(codes_shown)), lang="en")  # fmt: skip
+    body_shown = element("body", "\n", element("header", switch()), inside, "\n", _lines(codes_shown))
+    whole = element("html", "\n", element("head", _lines(head)), "\n", body_shown, lang="en")
     return f"<!doctype html>\n{whole}\n"
 
 

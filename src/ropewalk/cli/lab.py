@@ -1,0 +1,43 @@
+"""`ropewalk lab`: write the page of the lab and open it in a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ropewalk.cli.output import examples, guarded, note, write
+
+EPILOG = examples("ropewalk lab --no-open", "ropewalk lab --out lab.html --no-open")
+
+
+@guarded
+def lab(
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="Write this .html file; a page of the lab that is there is overwritten."
+        ),
+    ] = Path("ropewalk-lab.html"),
+    no_open: Annotated[bool, typer.Option("--no-open", help="Write the file without opening it.")] = False,
+) -> None:
+    """Write a page on which position encodings can be turned by hand, and open it in a browser.
+
+    One HTML file in English and Chinese. It needs no server and no network, and can be sent or published as it is. Its
+    numbers are computed in the page, equal to the library's, and start from any of 116 published checkpoints.
+    """
+    from ropewalk.lab.page import page
+
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise typer.BadParameter(f"{out} is a page and must end in .html, or a browser shows its source")
+    if out.exists() and "sinusoids-picture" not in out.read_text(encoding="utf-8", errors="replace"):
+        raise ValueError(f"{out} is there and is not a page of the lab; give another name with --out, or remove it")
+    out.write_text(page(), encoding="utf-8", newline="\n")
+    write(str(out))
+    if no_open:
+        return
+    import webbrowser
+
+    if not webbrowser.open(out.resolve().as_uri()):
+        note(f"no browser was found; open {out} in one")
