@@ -1,22 +1,27 @@
-"""English to German (or Chinese) by the encoder-decoder of 2017, against two baselines that need no training.
+"""English to German by the encoder-decoder of 2017, on test pairs never looked at, against two untrained baselines.
 
-    ropewalk data prepare en-de --out data/en-de
-    ropewalk train translate-en-de --out runs/translate-en-de
-    python -m campaigns.translation runs/translate-en-de [--pairs 1000] > campaigns/results/translation.json
+    ropewalk data fetch en-de --out data/fetched
+    python -m campaigns.translation split data/fetched/en-de.tsv data/split
+    ropewalk data prepare data/split/rest.tsv --kind pairs --vocabulary 4000 --valid-fraction 0.02 --out data/en-de
+    ropewalk train translate-en-de --out runs/1 data.path=data/en-de train.seed=1     # and 2, 3
+    ropewalk export runs/1 models/1 --average 5
+    python -m campaigns.translation score data/split models/1 models/2 models/3 > campaigns/results/translation.json
 
-Held-out pairs share no source sentence with training (`data prepare` sees to it). Copying says the source; nearest says
-the translation of the training source that is most alike by character 3-grams (cosine of tf-idf). BLEU and chrF are
-sacreBLEU's. The model is the mean of the run's last checkpoints, as in 2017 (arXiv:1706.03762, 6.1); the last one alone
-stands beside it. The text is of software and games: these figures say nothing about news.
+The test pairs are those whose source has a hash in [0.02, 0.04): `data prepare` takes its validation pairs from
+[0, 0.02), so no pair that any setting was chosen on is among them, and no source is on both sides. The models are what
+`ropewalk export --average` writes, loaded as a user loads them. The baseline `copy` repeats the source; `nearest` takes
+the translation of the training source that is most alike by character 3-grams (cosine of tf-idf). BLEU, chrF and the
+paired bootstrap over pairs, each seed against `nearest`, are sacreBLEU's. The text is of software and games: these
+figures say nothing about news.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import math
 import sys
 from collections import Counter, defaultdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,111 +29,104 @@ import numpy as np
 import torch
 
 from benchmarks import bars
+from campaigns import pieces
 from ropewalk.checkpoints.load.model import load
-from ropewalk.data.layout import describe
-from ropewalk.data.stored import Documents
-from ropewalk.distributed.world import World
-from ropewalk.models import Transformer, complete
-from ropewalk.overrides import load as load_recipe
-from ropewalk.train.checkpoint.store import Checkpoints
-from ropewalk.train.config import Recipe
-from ropewalk.train.metrics import read
-from ropewalk.train.optim import optimizers
+from ropewalk.models import complete
 
-COMMAND = "python -m campaigns.translation RUN --pairs {pairs}"
+SOURCES = ("campaigns/translation.py", "src/ropewalk/recipes/translate-en-de.yaml")
+TEST = (0.02, 0.04)
 
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("run", type=Path)
-    options.add_argument("--pairs", type=int, default=1000)
-    options.add_argument("--beams", type=int, default=4)
+    commands = options.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("split", help="separate the test pairs from the rest")
+    one.add_argument("pairs", type=Path)
+    one.add_argument("out", type=Path)
+    one = commands.add_parser("score", help="translate the test pairs and compare with the baselines")
+    one.add_argument("split", type=Path)
+    one.add_argument("models", type=Path, nargs="+")
+    one.add_argument("--beams", type=int, default=4)
     given = options.parse_args()
-    result = measure(given.run, given.pairs, given.beams)
-    return bars.tell(result, as_json=True)
+    if given.command == "split":
+        print(split(given.pairs, given.out))
+        return 0
+    return bars.tell(score(given.split, given.models, given.beams), as_json=True)
 
 
-def measure(run: Path, pairs: int, beams: int) -> dict[str, Any]:
+def split(pairs: Path, out: Path) -> dict[str, int]:
+    out.mkdir(parents=True)
+    held: dict[str, list[str]] = {"test": [], "rest": []}
+    for line in pairs.read_text(encoding="utf-8").splitlines(keepends=True):
+        source = " ".join(line.split("\t")[0].casefold().split())
+        share = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8], "big") / 2**64
+        held["test" if TEST[0] <= share < TEST[1] else "rest"].append(line)
+    for name, lines in held.items():
+        (out / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    return {name: len(lines) for name, lines in held.items()}
+
+
+def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
     import sacrebleu
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest
     from tokenizers import Tokenizer
 
-    recipe = load_recipe(Recipe, run / "recipe.yaml")
-    folder = Path(recipe.data.path)
-    about = describe(folder)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-    def texts(split: str, stream: str, count: int | None = None) -> list[list[int]]:
-        documents = Documents(folder, split, stream, about)
-        count = documents.documents if count is None else min(count, documents.documents)
-        bounds = documents.bounds(0, count)
-        return [documents.span(int(a), int(b)).tolist()[1:-1] for a, b in pairwise(bounds)]
-
-    def spoken(ids: list[list[int]]) -> list[str]:
-        return [text.strip() for text in tokenizer.decode_batch(ids)]
-
-    sources, wanted = texts("valid", "source", pairs), spoken(texts("valid", "target", pairs))
-    known, answers = spoken(texts("train", "source")), spoken(texts("train", "target"))
-    mean, steps = averaged(run, recipe)
-    said = {
-        "model": spoken(translate(mean, sources, about["special"], beams)),
-        "last checkpoint": spoken(translate(load(run / "export"), sources, about["special"], beams)),
-        "copy": spoken(sources),
-        "nearest": [answers[n] for n in nearest(known, spoken(sources))],
-    }
-    overlap = set(known) & set(spoken(sources))
-    language = "zh" if any("\u4e00" <= letter <= "\u9fff" for letter in "".join(wanted[:100])) else "13a"
-    scores = {
-        name: {
-            "bleu": sacrebleu.corpus_bleu(found, [wanted], tokenize=language).score,
-            "chrf": sacrebleu.corpus_chrf(found, [wanted]).score,
-        }
-        for name, found in said.items()
-    }
-    others = ("copy", "nearest")
-    found = {
-        f"{score} over the better baseline's, at least": bars.bar(
-            scores["model"][score] / max(1e-9, *(scores[name][score] for name in others)), 1.0, at_least=True
-        )
-        for score in ("bleu", "chrf")
-    }
-    found["held-out sources that are in training, at most"] = bars.bar(len(overlap), 0, at_least=False)
-    every = max(1, len(wanted) // 10)
-    shown = [
-        {"source": s, "wanted": w, **{name: found[n] for name, found in said.items()}}
-        for n, (s, w) in enumerate(zip(spoken(sources), wanted, strict=True))
-        if n % every == 0
-    ][:10]
-    records = read(run / "metrics.jsonl")
+    sources, wanted = columns(folder / "test.tsv")
+    known, answers = columns(folder / "rest.tsv")
+    said = {"nearest": [answers[n] for n in nearest(known, sources)], "copy": sources}
+    for path in models:
+        tokenizer, model = Tokenizer.from_file(str(path / "tokenizer.json")), load(path)
+        special = {name: tokenizer.token_to_id(f"<{name}>") for name in ("start", "end")}
+        ids = [one.ids for one in tokenizer.encode_batch(sources, add_special_tokens=False)]
+        said[path.name] = [text.strip() for text in tokenizer.decode_batch(translate(model, ids, special, beams))]
+    metrics: dict[str, Any] = {"BLEU": BLEU(references=[wanted]), "chrF2": CHRF(references=[wanted])}
+    # The first is the baseline of the paired bootstrap.
+    _, found = PairedTest(list(said.items()), metrics, [wanted], test_type="bs", n_samples=1000)()
+    scores: dict[str, dict[str, Any]] = {name: {} for name in said}
+    for metric in metrics:
+        for name, each in zip(said, found[metric], strict=True):
+            numbers = {"score": each.score, "mean": each.mean, "95 % +-": each.ci, "p": each.p_value}
+            scores[name][metric] = {key: None if value is None else float(value) for key, value in numbers.items()}
+    best = {metric: max(scores[name][metric]["score"] for name in ("nearest", "copy")) for metric in metrics}
+    least = {metric: min(scores[path.name][metric]["score"] for path in models) for metric in metrics}
+    proved = sum(
+        scores[path.name][metric]["p"] < 0.05 and scores[path.name][metric]["score"] > best[metric]
+        for path in models
+        for metric in metrics
+    )
+    overlap = {" ".join(text.casefold().split()) for text in known} & {" ".join(t.casefold().split()) for t in sources}
+    shown = range(0, len(sources), max(1, len(sources) // 10))
     return {
-        "command": COMMAND.format(pairs=pairs),
-        "domain": "texts of programs and games (gettext catalogues), not news",
-        "bars": found,
-        "scores": scores,
-        "sacrebleu": f"tokenize={language}, version {sacrebleu.__version__}; beams {beams}",
-        "pairs": {"held out": len(wanted), "training": len(known)},
-        "training": {
-            "steps": records["train"][-1]["step"],
-            "averaged": steps,
-            "seconds": round(sum(record["seconds"] for record in records["train"])),
-            "validation": records["valid"][-1]["loss"],
+        "command": f"python -m campaigns.translation score SPLIT {' '.join(path.name for path in models)}",
+        "domain": "texts of software and games (gettext catalogues), not news",
+        "bars": {
+            **{
+                f"{metric} of the worst seed over the better baseline's, at least": bars.bar(
+                    least[metric] / best[metric], 1.0, at_least=True
+                )
+                for metric in metrics
+            },
+            "seeds and scores above the baselines with p < 0.05, at least": bars.bar(
+                proved, len(models) * len(metrics), at_least=True
+            ),
+            "test sources that are in training, at most": bars.bar(len(overlap), 0, at_least=False),
         },
-        "examples": shown,
-        "recipe": recipe.model_dump(mode="json", exclude={"data": {"path"}}),
-        "versions": bars.versions(("sacrebleu", "tokenizers", "grain")),
+        "scores": scores,
+        "sacrebleu": f"version {sacrebleu.__version__}; beams {beams}; paired bootstrap of 1,000 samples",
+        "pairs": {"test": len(sources), "training and validation": len(known)},
+        "examples": [
+            {"source": sources[n], "wanted": wanted[n], **{name: texts[n] for name, texts in said.items()}}
+            for n in shown
+        ][:10],
+        "sources": pieces.digest(SOURCES),
+        "versions": bars.versions(("sacrebleu", "tokenizers")),
     }
 
 
-def averaged(run: Path, recipe: Recipe) -> tuple[Transformer, list[int]]:
-    """The mean of the checkpoints that are kept, and their steps."""
-    model, checkpoints = Transformer(recipe.model).eval(), Checkpoints(run / "checkpoints", World.start())
-    made = optimizers(recipe.train.optimizer, model, 1.0)
-    found: dict[int, dict[str, torch.Tensor]] = {}
-    for one in checkpoints.verified():
-        checkpoints.load(one, model, made)
-        found[one.step] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    means = {name: torch.stack([each[name] for each in found.values()]).mean(0) for name in model.state_dict()}
-    model.load_state_dict(means)
-    return model, sorted(found)
+def columns(file: Path) -> tuple[list[str], list[str]]:
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [line[0] for line in lines], [line[1] for line in lines]
 
 
 def translate(model: Any, sources: list[list[int]], special: dict[str, int], beams: int) -> list[list[int]]:
