@@ -212,6 +212,22 @@ def test_equal_order_sees_both_ways() -> None:
     assert Rule().mask(at, at)[0, 0].int().tolist() == [[1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
 
 
+@pytest.mark.parametrize("rule", [*RULES, Rule(window=40, keep_first=2), Rule(causal=False, window=200)], ids=str)
+@pytest.mark.parametrize(
+    "at", [positions.plain(500), positions.packed([[200, 290], [500]], width=500), positions.padded([500, 130])]
+)
+def test_the_blocks_of_flex_leave_out_no_key_that_a_query_sees(rule: Rule, at: Positions) -> None:
+    """Compiled, flex reads these blocks alone; and a block that no query of it sees is worth leaving out."""
+    from ropewalk.attention import flex
+
+    found = flex.block_mask(rule, at, at).to_dense()[:, 0].bool()
+    seen = torch.nn.functional.pad(rule.mask(at, at)[:, 0], (0, 12, 0, 12))
+    needed = seen.unflatten(1, (4, 128)).unflatten(3, (4, 128)).any(4).any(2)
+    assert not (needed & ~found).any()
+    if not at.segment.any() and rule.window and rule.window <= 128:
+        assert found.sum() <= needed.sum() + 4
+
+
 @pytest.mark.no_poison
 @pytest.mark.parametrize("kind", ["alibi", "t5"])
 def test_compiled_flex_equals_eager(kind: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from ropewalk import positions
 from ropewalk.attention import Rule, Score, attend, choose
 from ropewalk.encodings import ALiBi, NoPE
+from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.nn import Dropout, DropoutKey
 from tests.closeness import assert_close
 from tests.encodings.test_biases import NoFloat64
@@ -142,3 +143,40 @@ def test_attention_drops_by_integers_which_every_device_has() -> None:
     bits = dropout.bits(dropout_key([5]), slice(None), segment, order, heads[None], at.order[:, None, None, :])
     want = [Fraction(value % 2**64 >> 11, 2**53) >= Fraction(0.3) for value in bits.flatten().tolist()]
     assert chosen.flatten().tolist() == want
+
+
+def test_the_keyed_mask_of_attention_has_the_rate_the_scale_and_no_favourites() -> None:
+    """By head, query and key: the rate is the rate of each, and two of them agree as often as independent masks do."""
+    q, k, v = torch.zeros(4, 6, 64, 64), torch.zeros(4, 6, 64, 64), torch.eye(64).expand(4, 6, 64, 64)
+    signal = NoPE().at(positions.plain(64, start=100_000, batch=4))
+    drop = Dropout(0.3)
+    weights = attend(q, k, v, Score(signal, Rule(causal=False), dropout=drop.of_weights(dropout_key([1, 2, 3, 4]), q)))
+    weights = weights * 64
+    assert weights.unique().tolist() == pytest.approx([0.0, 1 / 0.7], rel=1e-5), "kept weights are scaled by 1 / 0.7"
+    dropped = (weights == 0).float()
+    assert dropped.mean().item() == pytest.approx(0.3, abs=0.01)
+    for axis in range(4):  # sequence, head, query, key
+        other = dropped.roll(1, axis)
+        assert (dropped == other).float().mean().item() == pytest.approx(0.7**2 + 0.3**2, abs=0.02), axis
+
+
+@pytest.mark.parametrize("rate", [{"residual": 0.5}, {"attention": 0.5}])
+def test_no_two_layers_and_no_two_stacks_draw_the_same(rate: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number that tells one layer's masks from another's, of every layer of an encoder and a decoder."""
+    used: list[tuple[int, int]] = []
+    original = Dropout.bits
+
+    def noted(self: Dropout, key: DropoutKey | None, *rest: object) -> torch.Tensor:
+        assert key is not None
+        used.append((int(key.numbers[0]), self.place))
+        return original(self, key, *rest)
+
+    monkeypatch.setattr(Dropout, "bits", noted)
+    config = {"stack": "encoder-decoder", "vocabulary": 11, "width": 16, "heads": 2, "layers": 3, "dropout": rate}
+    model = Transformer(TransformerConfig(**config)).train()
+    tokens = torch.zeros(1, 4, dtype=torch.int64)
+    model(tokens, source=tokens, dropout_key=dropout_key([3]))
+    # Each of 3 + 3 layers: one attention and one FFN, and a cross-attention in the decoder's.
+    places = 3 * 2 + 3 * 3 if "residual" in rate else 3 + 3 * 2
+    assert len(used) >= places
+    assert len(set(used)) == len(used), "no two places of the model share a mask"

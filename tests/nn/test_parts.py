@@ -37,6 +37,18 @@ def test_norms(kind: str) -> None:
     assert_close(kind, want.tolist(), module(x)[1, 2], 1e-6)
 
 
+def test_shifted_norm_keeps_small_weights_in_bfloat16() -> None:
+    """1 + w of a bfloat16 weight of 0.001 is 1 in bfloat16; the product must have been formed in float32."""
+    shifted = norm("rms", 512, shifted=True).to(torch.bfloat16)
+    torch.manual_seed(0)
+    torch.nn.init.uniform_(shifted.weight, -0.02, 0.02)
+    x = torch.randn(64, 512).to(torch.bfloat16)
+    wide, weight = x.double(), shifted.weight.double()
+    want = wide / (wide.square().mean(-1, keepdim=True) + 1e-5).sqrt() * (1 + weight)
+    error = (shifted(x).double() - want).abs() / want.abs().clamp(min=1e-6)
+    assert error.max().item() < 2**-8, "one rounding to bfloat16 at the end"
+
+
 def test_shifted_norm_starts_as_the_identity_weight() -> None:
     shifted, plain = norm("rms", 8, shifted=True), norm("rms", 8)
     x = torch.randn(4, 8)

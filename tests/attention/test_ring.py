@@ -1,0 +1,90 @@
+"""Rings: what a window's cache overwrote is known, through wraps, crops, shifts, long chunks and beams."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ropewalk import positions
+from ropewalk.attention import Cache, LayerCache, Rule
+from tests.attention.layer import Layer
+from tests.closeness import assert_close
+from tests.encodings.rows import HEAD_WIDTH, KEY_HEADS, LIMIT, Row
+
+WINDOW = 5
+
+
+def ring(layer: Layer, batch: int, slack: int) -> LayerCache:
+    cache = LayerCache(batch, 40, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=layer.rule, slack=slack)
+    assert cache.ring
+    return cache
+
+
+def one_by_one(layer: Layer, x: torch.Tensor, cache: LayerCache, start: int, stop: int) -> torch.Tensor:
+    outs = [layer(x[:, t : t + 1], positions.plain(1, start=t, limit=LIMIT), cache) for t in range(start, stop)]
+    return torch.cat(outs, dim=2)
+
+
+@pytest.mark.parametrize("written", [9, 11, 13, 17])
+@pytest.mark.parametrize("taken", [1, 3])
+def test_a_ring_that_came_round_goes_on_after_a_crop(written: int, taken: int) -> None:
+    """Wherever the oldest key sits in the ring, cropping puts the rest in order of age, and the next keys overwrite the
+    oldest."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x = layer.tokens(1, 40)
+    cache = ring(layer, 1, slack=3)
+    one_by_one(layer, x, cache, 0, written)
+    cache.crop(written - taken)
+    got = one_by_one(layer, x, cache, written - taken, 35)
+    want = layer(x[:, :35], positions.plain(35, limit=LIMIT))[:, :, written - taken :]
+    assert_close("after the crop", want, got, 4e-6)
+
+
+@pytest.mark.parametrize("chunk", [False, True])
+def test_what_was_lost_moves_with_a_shift(chunk: bool) -> None:
+    """Keys 0 to 11 of 20 are gone; after a shift by 100 they would be 100 to 111, and a crop that needs them is still
+    refused, one that does not is not. The same where one chunk longer than the ring was read."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x = layer.tokens(1, 40)
+    for order, refused in ((119, False), (116, False), (115, True), (110, True)):
+        cache = ring(layer, 1, slack=3)
+        if chunk:
+            layer(x[:, :20], positions.plain(20, limit=LIMIT), cache)
+        else:
+            one_by_one(layer, x, cache, 0, 20)
+        cache.shift(layer.encoding, 100)
+        if refused:
+            with pytest.raises(ValueError, match="more slack"):
+                cache.crop(order)
+            assert cache.next.tolist() == [120]
+        else:
+            cache.crop(order)
+            assert cache.next.tolist() == [order]
+
+
+def test_beams_of_a_ring_know_what_each_has_lost() -> None:
+    """Row 1 has read 3 tokens and lost none, row 0 has lost many: a beam of row 1 may take back what row 0 may not."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    cache = ring(layer, 2, slack=3)
+    at = positions.padded([20, 3], limit=LIMIT)
+    layer(layer.tokens(2, 20), at, cache)
+    short = cache.select([1, 1, 1])
+    short.crop(1)
+    assert short.next.tolist() == [1, 1, 1]
+    with pytest.raises(ValueError, match="more slack"):
+        cache.select([0]).crop(10)
+
+
+def test_a_fork_still_knows_that_layers_share_their_positions() -> None:
+    first = LayerCache(1, 8, KEY_HEADS, HEAD_WIDTH, limit=LIMIT)
+    cache = Cache([first, LayerCache(1, 8, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, beside=first)], "")
+    k = torch.randn(1, KEY_HEADS, 4, HEAD_WIDTH)
+    at = positions.plain(4, limit=LIMIT)
+    for layer in cache.layers:
+        layer.append(k, k, at)
+    fork = cache.fork()
+    assert fork[0].slots is fork[1].slots
+    with pytest.raises(ValueError, match="2 layers share these positions"):
+        fork[0].crop(2)
+    fork.crop(2)
+    assert [layer.filled for layer in fork.layers] == [2, 2]
