@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "ropewalk eval MODEL --text texts --lengths 64,128 --tail 32",
     "ropewalk eval MODEL --text texts --lengths 64,128,256 --tail 32 --scaling yarn --factor 2 --json",
+    "ropewalk eval MODEL --text texts --lengths 64,128 --tail 32 --html eval.html --quiet",
 )
 MOST = 24
 """Documents measured unless told otherwise: 16 is the fewest that tell known effects from noise."""
@@ -59,6 +60,9 @@ def evaluate(
             "with llama.cpp, from a .gguf file.",
         ),
     ] = "ropewalk",
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
+    ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -92,8 +96,13 @@ def evaluate(
         report = battery.evaluate(
             kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
         )
+    said = {"model": path, "digest": computes.model, **report.to_dict()}
+    if html is not None:
+        from ropewalk.report.eval_page import page
+
+        html.write_text(page(Path(path).name, said), encoding="utf-8")
     if json:
-        write_json({"model": path, "digest": computes.model, **report.to_dict()})
+        write_json(said)
     elif quiet:
         write(report.verdict)
     else:

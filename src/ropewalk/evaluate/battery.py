@@ -32,6 +32,7 @@ class Report:
     engine: str
     trained: int
     scaling: dict[str, Any] | None
+    tail_tokens: int
     rule: str
     documents: list[dict[str, Any]]
     left_out: list[str]
@@ -60,6 +61,7 @@ class Report:
             "engine": self.engine,
             "trained": self.trained,
             "scaling": self.scaling,
+            "tail_tokens": self.tail_tokens,
             "rule": self.rule,
             "documents": self.documents,
             "left_out": self.left_out,
@@ -121,6 +123,7 @@ def evaluate(
         engine.name,
         trained,
         described(scaling),
+        tail_tokens,
         (RULE if longest > trained else ALL).format(tail=f"{tail_tokens:,}", trained=f"{trained:,}", near=f"{near:,}"),
         [{"name": one.name, "sha256": one.digest} for one in judges],
         [one.name for one in left],
