@@ -2,7 +2,7 @@
 
     pip install playwright; npm install axe-core; scripts/test -m browser
 
-CI has no browser, so this is run by hand, and what was found is kept in campaigns/results/browser.json.
+CI has no browser, so this is run by hand, and what was found is kept in campaigns/results/lab_browser.json.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-RESULTS = REPOSITORY / "campaigns" / "results" / "browser.json"
+RESULTS = REPOSITORY / "campaigns" / "results" / "lab_browser.json"
 FLAGS = (
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync", "--disable-quic",
@@ -75,8 +75,7 @@ class Opened:
         self.context.close()
 
 
-def record(name: str, found: dict[str, Any]) -> None:
-    """Keeps what was found of one page, beside the others."""
+def record(found: dict[str, Any]) -> None:
+    """Keeps what was found, beside the rest."""
     known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    known[name] = {**known.get(name, {}), **found}
-    RESULTS.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(json.dumps({**known, **found}, indent=1) + "\n", encoding="utf-8")

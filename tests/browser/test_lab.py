@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ropewalk.lab.page import PANELS, page
-from tests.browser.driver import LOOKS, Opened, record
+from tests.browser.driver import LOOKS, REPOSITORY, Opened, record
 
 pytestmark = pytest.mark.browser
 
@@ -31,7 +31,7 @@ FOCUSABLE = """() => [...document.querySelectorAll("a[href], button, input, sele
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("lab") / "lab.html"
     file.write_text(page(), encoding="utf-8")
-    record("lab", {"bytes": file.stat().st_size})
+    record({"bytes": file.stat().st_size})
     return file.as_uri()
 
 
@@ -58,7 +58,7 @@ def test_it_is_silent_and_has_no_violations(browser: Any, address: str, lang: st
         assert opened.violations() == []
         assert opened.fetched() == []
         assert opened.messages == []
-        record("lab", {f"{lang}, {scheme}, {width} px": "0 requests, 0 console messages, 0 violations of axe"})
+        record({f"{lang}, {scheme}, {width} px": "0 requests, 0 console messages, 0 violations of axe"})
 
 
 def test_every_control_is_reached_and_moved_by_keys(browser: Any, address: str) -> None:
@@ -79,11 +79,11 @@ def test_every_control_is_reached_and_moved_by_keys(browser: Any, address: str) 
             at.wait_for_timeout(60)
             assert shown.inner_text() != before, name
         at.locator("#position").focus()
-        for key, want in (("ArrowRight", "131,073"), ("ArrowDown", "131,072"), ("End", "1,099,511,627,776")):
+        for key, want in (("ArrowRight", "100,002"), ("ArrowDown", "100,001"), ("End", "1,099,511,627,776")):
             at.keyboard.press(key)
             at.wait_for_timeout(60)
             assert at.locator("#position-value").inner_text() == want
-        record("lab", {"controls reached by Tab": len(wanted)})
+        record({"controls reached by Tab": len(wanted)})
 
 
 def test_a_link_restores_the_state(browser: Any, address: str) -> None:
@@ -119,18 +119,30 @@ def test_motion_is_slow_where_the_reader_wants_little(browser: Any, address: str
     for motion in ("no-preference", "reduce"):
         with Opened(browser, address, reduced_motion=motion) as opened:
             at = opened.page
-            assert at.locator("#position-value").inner_text() == "131,071"
+            assert at.locator("#position-value").inner_text() == "100,000"
             at.locator("#play").click()
             at.wait_for_timeout(900)
             at.locator("#play").click()
             at.wait_for_timeout(100)
-            moved[motion] = int(at.locator("#position-value").inner_text().replace(",", "")) - 131_071
+            moved[motion] = int(at.locator("#position-value").inner_text().replace(",", "")) - 100_000
     assert moved["reduce"] <= 1 < 3 < moved["no-preference"]
 
 
 def test_without_scripts_it_says_so(browser: Any, address: str) -> None:
     with Opened(browser, address, java_script_enabled=False) as opened:
         assert "JavaScript" in opened.page.locator("noscript").inner_text()
+
+
+@pytest.mark.parametrize(("lang", "name"), [("en", "lab.png"), ("zh", "lab.zh.png")])
+def test_the_picture_of_the_readme_is_drawn(browser: Any, address: str, lang: str, name: str) -> None:
+    file = REPOSITORY / "docs" / "pictures" / name
+    with Opened(browser, address, lang) as opened:
+        # To the end of the sentence under the clocks.
+        ends = opened.page.locator("#clocks-said").bounding_box()
+        box = opened.page.locator("#clocks").bounding_box()
+        size = {**box, "height": ends["y"] + ends["height"] - box["y"]}
+        opened.page.screenshot(path=file, clip=size, full_page=True)
+    assert 10_000 < file.stat().st_size < 200_000
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "gemma-4-31b"])
@@ -152,5 +164,5 @@ def test_a_slider_is_followed_within_50_ms(browser: Any, address: str, model: st
             before = spent()
             at.evaluate(MOVE, name)
             found[name] = round(1000 * (spent() - before) / 24, 1)
-    record("lab", {f"ms for one step of a slider, {model}": found})
+    record({f"ms for one step of a slider, {model}": found})
     assert max(found.values()) < 50

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,14 +13,16 @@ FACTS = ("sinusoidFacts", "clockFacts", "relativeFacts", "wavelengthFacts", "sca
 """What each panel shows, by the function that gives it."""
 
 
-def engine(source: str) -> Callable[..., Any]:
+@contextmanager
+def engine(source: str) -> Iterator[Callable[..., Any]]:
     """call("name of a function", arguments): integers past 2^53 come and go as text."""
-    context = pytest.importorskip("py_mini_racer").MiniRacer()
-    context.eval(source)
+    # Closed at the end: V8's threads would keep the interpreter from ending.
+    with pytest.importorskip("py_mini_racer").MiniRacer() as context:
+        context.eval(source)
 
-    def call(expression: str, *arguments: Any) -> Any:
-        given = ", ".join(json.dumps(argument) for argument in arguments)
-        shown = f"JSON.stringify(({expression})({given}), (_, v) => typeof v === 'bigint' ? String(v) : v)"
-        return json.loads(context.eval(shown))
+        def call(expression: str, *arguments: Any) -> Any:
+            given = ", ".join(json.dumps(argument) for argument in arguments)
+            shown = f"JSON.stringify(({expression})({given}), (_, v) => typeof v === 'bigint' ? String(v) : v)"
+            return json.loads(context.eval(shown))
 
-    return call
+        yield call

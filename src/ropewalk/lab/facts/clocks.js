@@ -31,7 +31,7 @@ function clockFacts(state) {
     sentence: [
       within.every(Boolean) ? "clocks_said_all" : "clocks_said",
       {
-        position: grouped(state.position), pair, pairs: of.pairs, angle: fixed(angles[pair], 4),
+        position: grouped(state.position), trained: grouped(of.trained), pair, pairs: of.pairs, angle: fixed(angles[pair], 4),
         wave: brief((2 * Math.PI) / doubles[pair]), unseen: within.filter((one) => !one).length,
       },
     ],

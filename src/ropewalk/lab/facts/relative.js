@@ -98,6 +98,6 @@ function relativeFacts(state) {
       { m: grouped(shift + apart), n: grouped(shift), score: now, was: then, change: brief(Math.abs(here - origin)) },
     ],
     columns: [["shift", {}], ["exact_change", {}], ["float32_change", {}]],
-    rows: SHIFTS.map((where, i) => [grouped(where), moved.exact[i].toExponential(1), moved.float32[i].toExponential(1)]),
+    rows: SHIFTS.map((where, i) => [grouped(where), ...[moved.exact[i], moved.float32[i]].map((change) => (change ? change.toExponential(1) : "0"))]),
   };
 }

@@ -17,7 +17,7 @@ function number(start, low, high, step = 0) {
 const integer = (start, low, high, step = 1) => number(start, low, high, step);
 
 const FIELDS = {
-  model: { start: "llama-3.1-8b", read: (text) => (text === "" || CHECKPOINTS.has(text) ? text : undefined) },
+  model: { start: "llama-3-8b", read: (text) => (text === "" || CHECKPOINTS.has(text) ? text : undefined) },
   base: number(10000, 1.001, 1e12),
   width: integer(128, 4, 512, 2),
   trained: integer(4096, 2, FARTHEST),
@@ -28,7 +28,7 @@ const FIELDS = {
   first: integer(20, 0, 63),
   second: integer(5, 0, 63),
   feature: integer(12, 0, 511),
-  position: integer(131071, 0, FARTHEST),
+  position: integer(100000, 0, FARTHEST),
   apart: integer(7, 0, 4096),
   shift: integer(1000000, 0, FARTHEST - 4096),
   product: oneOf("exact", "float32"),

@@ -6,6 +6,7 @@ function wavelengthFacts(state) {
   const plain = trainedNumbers(of).doubles;
   const wave = (omega) => (2 * Math.PI) / omega;
   const unfinished = plain.filter((omega) => omega > 0 && omega * of.trained < 2 * Math.PI).length;
+  const turning = plain.filter((omega) => omega > 0).length;
   const [waves, trainedWaves] = [doubles.map(wave), plain.map(wave)];
   const pair = of.pair;
   const code = (chosen, last) => ["import math", ...frequenciesInPython(chosen, of.base, of.width), last].join("\n");
@@ -20,8 +21,9 @@ function wavelengthFacts(state) {
   return {
     of, pair, waves, trainedWaves, unfinished, scaled, scaling, refused, numbers,
     sentence: [
-      unfinished ? "waves_said" : "waves_said_all",
+      turning < of.pairs ? "waves_said_still" : unfinished ? "waves_said" : "waves_said_all",
       {
+        turning,
         pairs: of.pairs, count: unfinished, length: grouped(of.trained), shortest: brief(trainedWaves[0]),
         longest: brief(Math.max(...trainedWaves.filter(Number.isFinite))),
       },
