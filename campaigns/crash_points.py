@@ -3,8 +3,9 @@
     OMP_NUM_THREADS=1 python -m campaigns.crash_points
 
 Each place of a save, the first and the third time it comes by, on one rank and on two, in line and beside the steps;
-each place of the export at the end. The process dies as by `kill -9`, and so do its peers; then the run is resumed to
-its end. Losses, tensor files of the last checkpoint and the export are compared bit for bit; the milestone is there.
+each place of the export at the end. Trials take turns in mesh, precision and passes. The process dies as by `kill -9`,
+and so do its peers; then the run is resumed to its end. Losses, tensor files of the last checkpoint and the export are
+compared bit for bit; the milestone is there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ TRIALS = [
     *((point, *VARIANTS[(number + r) % 8]) for r in range(1, 8) for number, point in enumerate(store.POINTS)),
     *((point, 1, 2 - number % 2, False) for number, point in enumerate(model_directory.POINTS)),
 ]
+HOW = {1: list(small_recipe.VARIANTS)[:2], 2: list(small_recipe.VARIANTS)}
 SOURCES = (
     *(f"src/ropewalk/train/checkpoint/{name}.py" for name in ("store", "manifest", "tensors", "model_directory")),
     *(f"src/ropewalk/train/checkpoint/{name}.py" for name in ("recorded_writer", "restricted_reader")),
@@ -48,26 +50,27 @@ def piece(start: int, count: int) -> dict[str, Any]:
     failures: list[dict[str, Any]] = []
     repeated = died = 0
     with tempfile.TemporaryDirectory(prefix="ropewalk-crash-") as made:
-        references: dict[int, Run] = {}
+        references: dict[tuple[int, str], Run] = {}
         for trial in range(start, start + count):
             point, time, ranks, asynchronous = TRIALS[trial]
-            if ranks not in references:
-                references[ranks] = Run(Path(made) / f"whole-{ranks}", ranks, False)
-                references[ranks].go()
-            run = Run(Path(made) / str(trial), ranks, asynchronous)
-            fault, times = trial_of(run, f"{point}:{time}", references[ranks])
+            variant = HOW[ranks][trial % len(HOW[ranks])]
+            if (ranks, variant) not in references:
+                references[ranks, variant] = Run(Path(made) / f"whole-{len(references)}", ranks, False, variant)
+                references[ranks, variant].go()
+            run = Run(Path(made) / str(trial), ranks, asynchronous, variant)
+            fault, times = trial_of(run, f"{point}:{time}", references[ranks, variant])
             repeated, died = max(repeated, times), died + (not fault)
             if fault:
-                what = {"point": point, "time": time, "ranks": ranks, "asynchronous": asynchronous}
+                what = {"point": point, "time": time, "ranks": ranks, "asynchronous": asynchronous, "variant": variant}
                 failures.append({"trial": trial, **what, "fault": fault})
     return {"trials": count, "failures": failures, "deaths": died, "repeated": repeated}
 
 
 class Run:
-    def __init__(self, out: Path, ranks: int, asynchronous: bool) -> None:
+    def __init__(self, out: Path, ranks: int, asynchronous: bool, variant: str) -> None:
         self.out, self.ranks = out, ranks
         save = {"every": EVERY, "keep": 2, "keep_every": KEEP_EVERY, "asynchronous": asynchronous}
-        self.recipe = small_recipe.recipe(STEPS, EVERY, save=save)
+        self.recipe = small_recipe.variant(variant, STEPS, EVERY, save=save)
 
     def go(self, crash_at: str = "", until: int | None = None) -> list[int]:
         from ropewalk.train.run import train
@@ -140,4 +143,4 @@ def whole(done: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    sys.exit(pieces.main(__doc__, "crash_points", piece, whole, trials=len(TRIALS), piece=12, sources=SOURCES))
+    sys.exit(pieces.main(__doc__, "crash_points", piece, whole, trials=len(TRIALS), piece=37, sources=SOURCES))

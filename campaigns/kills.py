@@ -34,7 +34,6 @@ from campaigns import pieces
 from ropewalk.data.prepare.sample import sample
 from ropewalk.train.checkpoint import manifest
 from ropewalk.train.config import Recipe
-from ropewalk.yaml_text import to_yaml
 from tests.train import forked, small_recipe
 
 RANKS, EVERY, KEEP = 2, 3, 2
@@ -201,7 +200,7 @@ class Round:
         self.log = self.recipe.with_suffix(".log")
         variant = VARIANTS[number % len(VARIANTS)]
         if not self.recipe.exists():
-            self.recipe.write_text(to_yaml(recipe(variant, folder, steps, number).model_dump(mode="json")))
+            self.recipe.write_text(small_recipe.text(recipe(variant, folder, steps, number)))
         self.said: dict[str, Any] = {"trials": 0, "stages": {}, "steps again": 0, "done": False, "failures": []}
         self.said |= {"variant": variant, "sources": known}
         if self.file.exists():

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ropewalk.distributed.world import MeshConfig
 from ropewalk.train.config import Recipe
+from ropewalk.yaml_text import to_yaml
 
 
 def recipe(steps: int = 12, every: int = 2, **train: Any) -> Recipe:
@@ -23,6 +25,26 @@ def recipe(steps: int = 12, every: int = 2, **train: Any) -> Recipe:
             },
         }
     )
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "FSDP 2": {},
+    "FSDP 2, bfloat16, two passes": {"precision": "bfloat16", "micro": 32},
+    "TP 2": {"mesh": {"tp": 2}},
+    "CP 2, two passes": {"mesh": {"cp": 2}, "micro": 64},
+}
+"""What a campaign that has two ranks takes in turn."""
+
+
+def variant(name: str, steps: int, every: int, **train: Any) -> Recipe:
+    changes = dict(VARIANTS[name])
+    mesh = MeshConfig(**changes.pop("mesh", {}))
+    return recipe(steps, every, **train, **changes).model_copy(update={"mesh": mesh})
+
+
+def text(recipe: Recipe) -> str:
+    """As a file. The size of the vocabulary is left to the data."""
+    return to_yaml(recipe.model_dump(mode="json", exclude_unset=True))
 
 
 def losses(out: Path) -> dict[int, list[float]]:
