@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ropewalk.distributed.fake import Measured, Traffic
@@ -12,6 +14,7 @@ from ropewalk.train.plan import devices
 from ropewalk.train.plan.cost import step_flops
 from ropewalk.train.plan.devices import Device
 from ropewalk.train.plan.estimate import Estimate, dry_run, estimate, mesh_of, seconds, smaller
+from ropewalk.train.plan.sizes import sizes
 
 pytestmark = pytest.mark.no_poison
 SMALL = [
@@ -41,6 +44,23 @@ def test_the_ranks_together_do_the_work_of_one(mesh: str) -> None:
     # computed too that a triangle leaves out.
     assert whole <= together <= (1.2 if "cp" in mesh else 1.05) * whole
     assert found.measured.peak >= found.measured.parameters + found.measured.optimizer
+
+
+def test_the_memory_of_a_process() -> None:
+    """On a CPU: a copy for the save beside the steps, what malloc keeps, the process; on a GPU tensors alone."""
+    whole = recipe("train.save.asynchronous=true")
+    inline = recipe("train.save.asynchronous=false")
+    parts = {"parameters": 10, "gradients": 10, "optimizer": 20, "activations": 60, "peak": 100}
+    made = Measured(ranks=2, **parts, traffic=(), flops=1, seconds=0.0)
+    small = Estimate(whole, 2, sizes(whole.train, 128, 2), 5, made, None, None, None, {})
+    assert {part: small.memory[part] for part in ("save", "heap", "process")} == {
+        "save": 30, "heap": 100, "process": devices.PROCESS,
+    }  # fmt: skip
+    assert small.memory["peak"] == 100 + 30 + 100 + devices.PROCESS
+    large = small._replace(recipe=inline, measured=replace(made, peak=1 << 30))
+    assert large.memory["save"] == 0
+    assert large.memory["heap"] == devices.BUFFERS + (1 << 30) * devices.HOLES
+    assert large._replace(device="h100").memory["peak"] == 1 << 30
 
 
 def test_what_is_no_mesh() -> None:

@@ -31,7 +31,8 @@ REACHED = 0.45
 """Share of the stated speed that well-tuned training of dense Transformers reaches."""
 HELD_BACK = 0.92
 """Share of a device's memory that tensors can have: the rest is the context, libraries and fragmentation."""
-PROCESS = 430 << 20
-"""Bytes that a training process has on a CPU besides tensors: the interpreter and libraries 350 MiB, buffers in which
-matrices are multiplied 30, the rest the heap. From 430 to 435 in six cases of `campaigns/estimates.py`, 361
-in a model of one layer and one sequence."""
+PROCESS = 345 << 20
+"""Bytes that a training process has on a CPU before its first tensor: the interpreter and libraries."""
+BUFFERS, HOLES = 40 << 20, 0.25
+"""On a CPU, what multiplies matrices and what malloc keeps of freed memory, at most as much as all tensors together:
+bytes, and a share of the tensors at their peak. The three were chosen on what `campaigns/estimates.py` calls fitted."""

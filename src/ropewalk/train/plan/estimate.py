@@ -24,7 +24,7 @@ from ropewalk.train.config import Recipe
 from ropewalk.train.objective import Learner
 from ropewalk.train.optim import optimizers
 from ropewalk.train.plan.cost import forward_flops, gemm_peak, step_flops
-from ropewalk.train.plan.devices import DEVICES, HELD_BACK, PROCESS, REACHED, Device
+from ropewalk.train.plan.devices import BUFFERS, DEVICES, HELD_BACK, HOLES, PROCESS, REACHED, Device
 from ropewalk.train.plan.sizes import Sizes, sizes
 
 ALONE = 0.3
@@ -48,8 +48,15 @@ class Estimate(NamedTuple):
         tensors = {
             part: getattr(self.measured, part) for part in ("parameters", "gradients", "optimizer", "activations")
         }
-        beside = {} if self.device else {"process": PROCESS}
-        return {**tensors, **beside, "peak": self.measured.peak + sum(beside.values())}
+        peak = self.measured.peak
+        beside = {}
+        if self.device is None:
+            # A save beside the steps has a copy of what it writes; from a device it is copied to the host.
+            staged = self.measured.parameters + self.measured.optimizer
+            beside["save"] = staged if self.recipe.train.save.asynchronous else 0
+            beside["heap"] = min(peak, BUFFERS + int(HOLES * peak))
+            beside["process"] = PROCESS
+        return {**tensors, **beside, "peak": peak + sum(beside.values())}
 
     @property
     def fits(self) -> bool | None:
