@@ -1,0 +1,32 @@
+"""The pages that are looked at in a real browser: a name, and what makes the file where it is not in docs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def _checkpoint() -> str:
+    from ropewalk.checkpoints.inspect.report import inspect
+    from ropewalk.report.checkpoint_page import page
+
+    return page(inspect(ROOT / "tests" / "checkpoints" / "published" / "phi-4-mini.json", to=262144))
+
+
+PAGES: dict[str, Path | Callable[[], str]] = {
+    "scoreboard": ROOT / "docs" / "scoreboard.html",
+    "gallery": ROOT / "docs" / "gallery.html",
+    "checkpoint": _checkpoint,
+}
+
+
+def written(name: str, folder: Path) -> Path:
+    """The file of a page."""
+    page = PAGES[name]
+    if isinstance(page, Path):
+        return page
+    path = folder / f"{name}.html"
+    path.write_text(page(), encoding="utf-8")
+    return path
