@@ -89,12 +89,12 @@ def test_rows_of_one_token(key_heads: int) -> None:
 
 def test_which_positions_are_documents_side_by_side() -> None:
     for name, at in CASES.items():
-        found = documents._documents(at.order, at.segment, ROWS, causal=True)
+        found = documents._documents(at.order, at.segment, ROWS, Rule())
         assert (found is None) == (name in ("documents in pieces", "shuffled", "read two at a time")), name
     at = CASES["packed"]
-    assert documents._documents(at.order, at.segment, ROWS, causal=True)
+    assert documents._documents(at.order, at.segment, ROWS, Rule())
     lengths = [
-        (rows.start, some.stop - some.start) for rows, some in documents._documents(at.order, at.segment, 2, True)
+        (rows.start, some.stop - some.start) for rows, some in documents._documents(at.order, at.segment, 2, Rule())
     ]
     assert lengths == [(0, 20), (0, 3), (0, 25), (1, 1), (1, 47)]
 
@@ -103,14 +103,15 @@ def test_which_positions_are_documents_side_by_side() -> None:
 def test_many_small_documents_share_a_mask(document: int, alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     at = positions.packed([[document] * (512 // document)], limit=512)
-    assert (documents._documents(at.order, at.segment, 1, causal=True) is not None) == alone
+    assert (documents._documents(at.order, at.segment, 1, Rule()) is not None) == alone
 
 
+@pytest.mark.parametrize("window", [0, 20])
 @pytest.mark.parametrize("case", ["packed", "documents in pieces"])
-def test_as_an_operator(case: str) -> None:
+def test_as_an_operator(case: str, window: int) -> None:
     at = CASES[case]
     q, k, v = (torch.randn(ROWS, 4, LENGTH, 16, requires_grad=True) for _ in range(3))
-    torch.library.opcheck(documents._attend, (q, k, v, at.order, at.segment, True, 0.25))
+    torch.library.opcheck(documents._attend, (q, k, v, at.order, at.segment, True, window, 0.25))
 
 
 def test_compiled_once_for_any_documents() -> None:

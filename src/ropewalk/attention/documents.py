@@ -1,13 +1,15 @@
-"""Attention within packed documents, on a CPU: each document by itself.
+"""Attention within packed documents and windows, on a CPU: each document by itself, each block of it with what it sees.
 
 The fused kernel takes the attention mask, and computes what the mask hides too. Documents need no mask: each is
-a sequence of its own. Which documents there are is read from the positions when it runs, so this is an operator of its
-own, which a compiler does not look into. Positions that are not packed documents get the mask after all.
+a sequence of its own. A window leaves a block of queries a few keys, and they a small mask, so the time and memory of a
+windowed pass grow with the text and not with its square. Which documents there are is read from the positions when it
+runs, so this is an operator of its own, which a compiler does not look into. Positions that are not packed documents
+get the mask after all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -23,20 +25,27 @@ SMALL = 1 << 13
 with sentences of 10 is one call with a mask, or 400 without."""
 MASK = 1 << 24
 """Numbers of a mask that are there at once."""
+BLOCK = (128, 256)
+"""Fewest and most queries of a block under a window: smaller ones cost more in calls than they save in keys."""
 
 
 def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
     if not score.fusible:
         return "it has no bias, soft cap, sink logit or dropout"
-    if score.rule.window is not None or score.signal.q is not score.signal.k:
-        return "it is for tokens that attend to themselves, without a window"
+    if score.rule.keep_first or score.signal.q is not score.signal.k:
+        return "it is for tokens that attend to themselves, without keys kept past a window"
     if q.device.type != "cpu" or torch.compiler.is_exporting() or cpu_attention() is None:
         return "it is for CPUs, of a torch that has a fused kernel for them, and not for export"
     return None
 
 
 def memory(q: Tensor, k: Tensor, score: Score) -> int:
-    return 0
+    """Of the mask of a block, where a window needs one."""
+    window, length = score.rule.window, q.shape[2]
+    if window is None or window >= length:
+        return 0
+    queries = min(_step(window), length)
+    return 3 * queries * min(queries + 2 * window, length) * q.dtype.itemsize
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
@@ -45,8 +54,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     k, v = per_query_head(k, H), per_query_head(v, H)
     if torch.is_autocast_enabled("cpu"):
         q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
-    at = score.signal.q
-    return _attend(q, k, v, at.order, at.segment, score.rule.causal, scale)[0][..., :V]
+    at, rule = score.signal.q, score.rule
+    return _attend(q, k, v, at.order, at.segment, rule.causal, rule.window or 0, scale)[0][..., :V]
 
 
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -57,14 +66,17 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @torch.library.custom_op("ropewalk::attend_documents", mutates_args=())
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, order: Tensor, segment: Tensor, causal: bool, scale: float
+    q: Tensor, k: Tensor, v: Tensor, order: Tensor, segment: Tensor, causal: bool, window: int, scale: float
 ) -> tuple[Tensor, Tensor]:
+    """window: 0 for none."""
     (forward, _), out, weight = _kernels(), _zeros(q), _log_weight(q)
-    documents = _documents(order, segment, len(q), causal)
-    for rows, some in documents or ():
-        found = forward(*(x[rows, :, some] for x in (q, k, v)), 0.0, causal, scale=scale)
+    rule = Rule(causal=causal, window=window or None)
+    documents = _documents(order, segment, len(q), rule)
+    for rows, some, keys, mask in _blocks(documents or (), order, rule, q.dtype):
+        parts = q[rows, :, some], k[rows, :, keys], v[rows, :, keys]
+        found = forward(*parts, 0.0, causal and mask is None, attn_mask=mask, scale=scale)
         out[rows, :, some], weight[rows, :, some] = found
-    for some, mask, sees in () if documents else _masks(order, segment, causal, q.dtype):
+    for some, mask, sees in () if documents else _masks(order, segment, rule, q.dtype):
         mixed, weight[:, :, some] = forward(q[:, :, some], k, v, 0.0, False, attn_mask=mask, scale=scale)
         out[:, :, some] = mixed * sees
     return out, weight
@@ -86,17 +98,21 @@ def _gradients(
     order: Tensor,
     segment: Tensor,
     causal: bool,
+    window: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     (_, backward), grads = _kernels(), (_zeros(q), _zeros(k), _zeros(v))
-    documents = _documents(order, segment, len(q), causal)
-    for rows, some in documents or ():
-        parts = _widened(*(x[rows, :, some] for x in (grad, q, k, v, out)))
-        found = backward(*parts, weight[rows, :, some], 0.0, causal, scale=scale)
-        for whole, part in zip(grads, found, strict=True):
-            whole[rows, :, some] = part
+    rule = Rule(causal=causal, window=window or None)
     wide = torch.float32 if slow_backward(k) else q.dtype
-    for some, mask, sees in () if documents else _masks(order, segment, causal, wide):
+    documents = _documents(order, segment, len(q), rule)
+    for rows, some, keys, mask in _blocks(documents or (), order, rule, wide):
+        mine = (grad[rows, :, some], q[rows, :, some], k[rows, :, keys], v[rows, :, keys], out[rows, :, some])
+        settings = {"attn_mask": mask, "scale": scale}
+        found = backward(*_widened(*mine), weight[rows, :, some], 0.0, causal and mask is None, **settings)
+        grads[0][rows, :, some] = found[0]
+        for whole, part in zip(grads[1:], found[1:], strict=True):
+            whole[rows, :, keys] += part  # blocks of a window share keys
+    for some, mask, sees in () if documents else _masks(order, segment, rule, wide):
         parts = _widened(grad[:, :, some] * sees.to(grad.dtype), q[:, :, some], k, v, out[:, :, some])
         found = backward(*parts, weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
         grads[0][:, :, some] = found[0]
@@ -111,13 +127,14 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.causal, ctx.scale = inputs
+    *tensors, ctx.causal, ctx.window, ctx.scale = inputs
     ctx.save_for_backward(*tensors, *output)
 
 
 def _differentiate(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
     q, k, v, order, segment, out, weight = ctx.saved_tensors
-    return *_gradients(grad, q, k, v, out, weight, order, segment, ctx.causal, ctx.scale), None, None, None, None
+    found = _gradients(grad, q, k, v, out, weight, order, segment, ctx.causal, ctx.window, ctx.scale)
+    return *found, None, None, None, None, None
 
 
 _attend.register_autograd(_differentiate, setup_context=_keep)
@@ -125,10 +142,11 @@ _attend.register_autograd(_differentiate, setup_context=_keep)
 Piece = tuple[slice, slice]  # of rows, of tokens
 
 
-def _documents(order: Tensor, segment: Tensor, rows: int, causal: bool) -> list[Piece] | None:
+def _documents(order: Tensor, segment: Tensor, rows: int, rule: Rule) -> list[Piece] | None:
     """Where each document is, or None where one is in pieces, its tokens are not in order, or there are too many."""
     breaks = segment[:, 1:] != segment[:, :-1]
-    if causal and bool(((order.diff(dim=1) <= 0) & ~breaks & (segment[:, 1:] != PAD)).any()):
+    ordered = rule.causal or rule.window is not None
+    if ordered and bool(((order.diff(dim=1) <= 0) & ~breaks & (segment[:, 1:] != PAD)).any()):
         return None
     found: list[Piece] = []
     for row in range(len(segment)):
@@ -144,12 +162,47 @@ def _documents(order: Tensor, segment: Tensor, rows: int, causal: bool) -> list[
     return found if segment.shape[1] * tokens >= SMALL * len(found) else None
 
 
-def _masks(order: Tensor, segment: Tensor, causal: bool, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor, Tensor]]:
+def _blocks(
+    documents: Iterable[Piece], order: Tensor, rule: Rule, dtype: torch.dtype
+) -> Iterator[tuple[slice, slice, slice, Tensor | None]]:
+    """Of each document the queries of a block, the keys that any of them sees, and the mask, where a window needs one.
+    Tokens are in order, so keys at more places' distance than the window are not seen."""
+    masks: dict[tuple[int, int, int], Tensor] = {}
+    for rows, some in documents:
+        length, window = some.stop - some.start, rule.window
+        places = order[0 if len(order) == 1 else rows.start, some]
+        if window is None or int(places[-1] - places[0]) < window:
+            yield rows, some, some, None
+            continue
+        together = bool((places.diff() == 1).all())
+        step = _step(window)
+        for first in range(0, length, step):
+            last = min(first + step, length)
+            low, high = max(0, first - window + 1), last if rule.causal else min(length, last + window - 1)
+            # Blocks of tokens that follow each other have one mask.
+            kind = (last - first, first - low, high - low)
+            mask = masks.get(kind) if together else None
+            if mask is None:
+                apart = places[first:last, None] - places[None, low:high]
+                hidden = (apart >= window) | (apart < 0 if rule.causal else apart <= -window)
+                mask = torch.zeros(1, 1, *hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+                if together:
+                    masks[kind] = mask
+            start = some.start
+            yield rows, slice(start + first, start + last), slice(start + low, start + high), mask
+
+
+def _step(window: int) -> int:
+    fewest, most = BLOCK
+    return min(max(window, fewest), most)
+
+
+def _masks(order: Tensor, segment: Tensor, rule: Rule, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor, Tensor]]:
     """Some of the queries, what they see of the keys, and 1 for those that see any."""
     at, length = Positions(order, order, segment, 0), order.shape[1]
     step = max(1, MASK // order.numel())
     for some in (slice(first, first + step) for first in range(0, length, step)):
-        seen, sees = opened(Rule(causal=causal).mask(at.take(some), at))
+        seen, sees = opened(rule.mask(at.take(some), at))
         yield some, torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf), sees.to(dtype)
 
 

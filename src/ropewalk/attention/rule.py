@@ -40,7 +40,10 @@ class Rule:
         if self.causal:
             seen = seen & (k_order <= q_order)
         if self.window is not None:
-            near = (q_order - k_order < self.window) & (k_order - q_order < self.window)
+            # Not by differences, which would be 64-bit integers for every pair.
+            near = k_order > q_order - self.window
+            if not self.causal:
+                near = near & (k_order < q_order + self.window)
             if self.keep_first:
                 near = near | (k_order < self.keep_first)
             seen = seen & near
