@@ -15,10 +15,18 @@ def _checkpoint() -> str:
     return page(inspect(ROOT / "tests" / "checkpoints" / "published" / "phi-4-mini.json", to=262144))
 
 
+def _eval() -> str:
+    from ropewalk.report.eval_page import page
+    from tests.report.test_eval_page import evaluated
+
+    return page("a-model", evaluated())
+
+
 PAGES: dict[str, Path | Callable[[], str]] = {
     "scoreboard": ROOT / "docs" / "scoreboard.html",
     "gallery": ROOT / "docs" / "gallery.html",
     "checkpoint": _checkpoint,
+    "eval": _eval,
 }
 
 
