@@ -13,6 +13,9 @@ from ropewalk.cli.recipes import located
 if TYPE_CHECKING:
     from ropewalk.train.plan.estimate import Estimate
 
+ON_CPU = (10, 30)
+"""Per cent by which the memory of runs on a CPU differs that nothing was fitted on, in the median and at worst: see
+campaigns/results/estimates.json."""
 EPILOG = examples(
     "ropewalk estimate decoder --mesh dp=4",
     "ropewalk estimate decoder --mesh dp=2,cp=2 --gpu h100",
@@ -98,6 +101,8 @@ def _say(found: Estimate, quiet: bool) -> None:
         return
     write("")
     write_table(("memory of a rank", ""), [(part, size(held)) for part, held in found.memory.items()])
+    if found.device is None:
+        write("This is for a CPU; measured runs differ by {} % in the median, {} % at worst.".format(*ON_CPU))
     write("")
     rows = [
         (
