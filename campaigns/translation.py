@@ -103,7 +103,7 @@ def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
         "bars": {
             **{
                 f"{metric} of the worst seed over the better baseline's, at least": bars.bar(
-                    least[metric] / best[metric], 1.0, at_least=True
+                    least[metric] / max(1e-9, best[metric]), 1.0, at_least=True
                 )
                 for metric in metrics
             },

@@ -15,6 +15,9 @@ def run() -> None:
     import os
     import sys
 
+    from ropewalk.train.guard.launcher import die_with_parent
+
+    die_with_parent()  # before anything large is imported, which takes seconds in which a launcher can die
     from ropewalk.cli.main import app
 
     out = sys.stdout  # click puts another in its place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -55,18 +56,34 @@ def test_six_kills(tmp_path: Path) -> None:
     assert result["measured"]["kills during a save"] >= 2
 
 
-@pytest.mark.parametrize(
-    ("name", "recipe", "kind", "arguments"),
-    [("masked", "encoder", "text", ()), ("translation", "translate-en-zh", "pairs", ("--pairs", "4", "--beams", "2"))],
-)
-def test_what_is_said_of_a_run(tmp_path: Path, name: str, recipe: str, kind: Any, arguments: tuple[str, ...]) -> None:
+def test_what_is_said_of_a_masked_model(tmp_path: Path) -> None:
     """Two steps teach nothing: the bars are there, and do not hold."""
-    data = sample(kind, tmp_path / "data")
-    run(["ropewalk", "train", recipe, f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
-    result = json.loads(run([f"campaigns.{name}", str(tmp_path / "run"), *arguments], code=1))
+    data = sample("text", tmp_path / "data")
+    run(["ropewalk", "train", "encoder", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
+    result = json.loads(run(["campaigns.masked", str(tmp_path / "run")], code=1))
     assert not all(bar["holds"] for bar in result["bars"].values())
     assert result["training"]["steps"] == 2
-    assert len(result.get("examples", "four")) == 4
+
+
+def test_what_is_said_of_translations(tmp_path: Path) -> None:
+    """On pairs held apart by the hash of their source, with the model that export writes."""
+    pairs = tmp_path / "pairs.tsv"
+    lines = [f"cat number {n} is in New York City\tKatze Nummer {n} ist in New York City\n" for n in range(300)]
+    pairs.write_text("".join(lines), encoding="utf-8")
+    counts = ast.literal_eval(run(["campaigns.translation", "split", str(pairs), str(tmp_path / "split")]))
+    rest, test = ((tmp_path / "split" / f"{name}.tsv").read_text("utf-8").splitlines() for name in ("rest", "test"))
+    assert sorted(rest + test) == sorted(pairs.read_text("utf-8").splitlines())
+    assert counts == {"test": len(test), "rest": len(rest)}
+    assert 2 <= len(test) <= 15, "about a fiftieth"
+    data = sample("pairs", tmp_path / "data")
+    run(["ropewalk", "train", "translate-en-de", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
+    run(["ropewalk", "export", str(tmp_path / "run"), str(tmp_path / "seed")])
+    arguments = ["score", str(tmp_path / "split"), str(tmp_path / "seed"), "--beams", "2"]
+    result = json.loads(run(["campaigns.translation", *arguments], code=1))
+    assert not all(bar["holds"] for bar in result["bars"].values()), "two steps teach nothing"
+    assert result["pairs"]["test"] == len(test)
+    assert set(result["scores"]) == {"nearest", "copy", "seed"}
+    assert result["scores"]["copy"]["chrF2"]["score"] > result["scores"]["seed"]["chrF2"]["score"]
 
 
 def test_two_libraries_side_by_side(tmp_path: Path) -> None:

@@ -78,9 +78,6 @@ def train(
     mesh. Everything is written to the run's folder, the measurements to metrics.jsonl. Ctrl-C or SIGTERM saves and
     stops, and --resume continues as if nothing had happened.
     """
-    from ropewalk.train.guard.launcher import die_with_parent
-
-    die_with_parent()  # before torch is imported, which takes seconds in which a launcher can die
     from ropewalk.train.start.recipe import load_recipe
 
     folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
