@@ -19,7 +19,17 @@ from pathlib import Path
 
 from campaigns import pieces
 
-MADE_BY = ("checkpoint_page", "engine_parts", "engine_words", "gallery", "parts", "chart_svg", "markup", "page")
+MADE_BY = (
+    "checkpoint_page",
+    "eval_page",
+    "engine_parts",
+    "engine_words",
+    "gallery",
+    "parts",
+    "chart_svg",
+    "markup",
+    "page",
+)
 SOURCES = ("docs/scoreboard.html", "docs/gallery.html", *(f"src/ropewalk/report/{name}.py" for name in MADE_BY))
 """The style and the script of every page stand in the first two."""
 RESULT = pieces.RESULTS / "browser.json"
