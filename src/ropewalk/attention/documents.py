@@ -168,6 +168,7 @@ def _blocks(
     """Of each document the queries of a block, the keys that any of them sees, and the mask, where a window needs one.
     Tokens are in order, so keys at more places' distance than the window are not seen."""
     masks: dict[tuple[int, int, int], Tensor] = {}
+    one = order.new_zeros(())  # the segment of a document by itself
     for rows, some in documents:
         length, window = some.stop - some.start, rule.window
         places = order[0 if len(order) == 1 else rows.start, some]
@@ -183,9 +184,8 @@ def _blocks(
             kind = (last - first, first - low, high - low)
             mask = masks.get(kind) if together else None
             if mask is None:
-                apart = places[first:last, None] - places[None, low:high]
-                hidden = (apart >= window) | (apart < 0 if rule.causal else apart <= -window)
-                mask = torch.zeros(1, 1, *hidden.shape, dtype=dtype).masked_fill_(hidden, -torch.inf)
+                seen = rule.visible(places[first:last, None], places[None, low:high], one, one)
+                mask = torch.zeros(1, 1, *seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
                 if together:
                     masks[kind] = mask
             start = some.start
