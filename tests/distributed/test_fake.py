@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ropewalk.distributed import MeshConfig
+from ropewalk.distributed import MeshConfig, World
 from ropewalk.distributed.fake import Measured, measure
 from ropewalk.models import Transformer, TransformerConfig
 
@@ -45,3 +45,12 @@ def test_recomputation_trades_memory_for_work() -> None:
     kept, again = measured(8, 3, length=512), measured(8, 3, length=512, recompute=True)
     assert again.peak < 0.8 * kept.peak
     assert again.flops > 1.15 * kept.flops
+
+
+@pytest.mark.no_poison
+def test_a_process_that_estimated_joins_no_real_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch keeps rank 0 of the mesh that was estimated: each of two real ranks then saved the shards of rank 0."""
+    measured(2)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match=r"has estimated a step of 2 ranks.*run ropewalk estimate in a process of"):
+        World.start(MeshConfig())

@@ -134,6 +134,16 @@ def without_memory() -> AbstractContextManager[Any]:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
+_counted: list[int] = []
+
+
+def counted() -> int | None:
+    """The ranks of a group that exchanged nothing and that this process was in. torch keeps what it learned of such a
+    mesh, its rank among it, and takes it for that of an equal mesh of real ranks: each then saves the part of rank 0.
+    """
+    return _counted[-1] if _counted else None
+
+
 def group_of_nobody(ranks: int) -> None:
     """A process group of so many ranks that exchanges nothing."""
     try:
@@ -141,6 +151,7 @@ def group_of_nobody(ranks: int) -> None:
     except ImportError as error:
         raise _needed(error) from None
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
+    _counted.append(ranks)
 
 
 def follow(see: Callable[[Any, Any, Any], None]) -> AbstractContextManager[Any]:

@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ropewalk.data.batch import Batch
 from ropewalk.distributed.ranks import Ranks, launch_name, meet
-from ropewalk.distributed.torch_private import beside, joined_axes
+from ropewalk.distributed.torch_private import beside, counted, joined_axes
 from ropewalk.positions import Positions
 from ropewalk.settings import Settings
 
@@ -95,6 +95,11 @@ class World(Ranks):
         if size == 1 and not dist.is_initialized():
             return cls(None, place, launch=launch_name(None))
         if not dist.is_initialized():
+            if (ranks := counted()) is not None:
+                raise RuntimeError(
+                    f"this process has estimated a step of {ranks} ranks, and torch would take what it keeps of them "
+                    f"for the {size} real ranks that it is to join; run ropewalk estimate in a process of its own"
+                )
             limit = timedelta(seconds=timeout)
             store, rank, size = next(dist.rendezvous("env://", timeout=limit))
             backend = "nccl" if place.type == "cuda" else "gloo"
