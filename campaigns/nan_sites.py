@@ -42,12 +42,13 @@ Site = Callable[[Loop], contextlib.AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def output(loop: Loop, name: str, value: float) -> Iterator[None]:
-    """One number of what a module answers."""
+    """The first and the last number of what a module answers: with tensor parallelism each rank scores its own part of
+    the tokens, and would not see the others'."""
 
     def spoil(module: nn.Module, given: Any, answer: Any) -> Any:
         first = answer[0] if isinstance(answer, tuple) else answer
         spoiled = first.clone()
-        spoiled.view(-1)[0] = value
+        spoiled.view(-1)[[0, -1]] = value
         return (spoiled, *answer[1:]) if isinstance(answer, tuple) else spoiled
 
     hook = loop.learner.get_submodule(name).register_forward_hook(spoil)
