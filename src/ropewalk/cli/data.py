@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.cli import completion
 from ropewalk.cli.help import Commands
 from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, write, write_json, write_table
 from ropewalk.system import peak_memory
@@ -135,7 +136,12 @@ def prepare(
 @app.command(epilog=examples("ropewalk data fetch --help"))
 @guarded
 def fetch(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="long-english, chinese, en-zh or en-de.")],
+    corpus: Annotated[
+        str,
+        typer.Argument(
+            metavar="CORPUS", help="long-english, chinese, en-zh or en-de.", autocompletion=completion.corpus
+        ),
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Write this directory.")],
     json: Json = False,
     quiet: Quiet = False,

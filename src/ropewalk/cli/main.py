@@ -9,6 +9,7 @@ import typer
 from ropewalk.cli import (
     config,
     data,
+    doctor,
     estimate,
     eval,
     export,
@@ -53,6 +54,7 @@ app.command(epilog=lab.EPILOG)(lab.lab)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=estimate.EPILOG)(estimate.estimate)
 app.add_typer(data.app, name="data")
+app.command(epilog=doctor.EPILOG)(doctor.doctor)
 app.add_typer(init.app, name="init")
 
 

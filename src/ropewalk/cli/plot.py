@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ropewalk.cli import completion
 from ropewalk.cli.output import Json, Quiet, examples, guarded, typed, write, write_json, write_table
 
 EPILOG = examples(
@@ -27,7 +28,9 @@ class Language(StrEnum):
 
 @guarded
 def plot(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which picture; see --list.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which picture; see --list.", autocompletion=completion.picture)
+    ] = None,
     rest: Annotated[
         list[str] | None,
         typer.Argument(

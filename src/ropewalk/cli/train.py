@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.amounts import counted, duration
+from ropewalk.cli import completion
 from ropewalk.cli.output import (
     ENVIRONMENT,
     WRONG,
@@ -40,7 +41,14 @@ EPILOG = examples(
 
 @guarded
 def train(
-    file: Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, or one of `ropewalk list recipes`.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A YAML file, or one of `ropewalk list recipes`.",
+            autocompletion=completion.recipe,
+        ),
+    ],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
     ] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ropewalk.cli import completion
 from ropewalk.cli.output import (
     WRONG,
     AllowKind,
@@ -45,6 +46,7 @@ def verify(
         typer.Argument(
             metavar="KIND|MODULE:TARGET|CHECKPOINT",
             help="One of our encodings, where a target of yours is, or a model directory.",
+            autocompletion=completion.encoding,
         ),
     ] = None,
     settings: Annotated[
