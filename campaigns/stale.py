@@ -2,6 +2,7 @@
 
     python -m campaigns.stale [NAME ...]
 
+The result of a campaign stands under its name, or under that and one of what it measured (`eval-NAME.json`).
 A campaign names what its outcome depends on (`SOURCES`, or a function `sources`), and its result carries their digest;
 one of many pieces carries one for each. A result is stale where one of these is not the digest of today. Exit code 1
 says that a result is stale or that its campaign is not known.
@@ -66,13 +67,14 @@ def verdict(file: Path) -> Verdict:
     command = said.get("command", f"python -m campaigns.{name}")
     if name in UNRECORDED and "sources" not in said:
         return Verdict(name, "unrecorded", UNRECORDED[name], command)
-    if find_spec(f"campaigns.{name}") is None:
-        return Verdict(name, "unknown", f"there is no campaigns/{name}.py", command)
-    campaign = import_module(f"campaigns.{name}")
+    made_by = name.partition("-")[0]
+    if find_spec(f"campaigns.{made_by}") is None:
+        return Verdict(name, "unknown", f"there is no campaigns/{made_by}.py", command)
+    campaign = import_module(f"campaigns.{made_by}")
     today = digest(campaign)
     if today is None:
-        return Verdict(name, "unknown", f"campaigns/{name}.py names no SOURCES", command)
-    of = ", ".join(getattr(campaign, "SOURCES", ())) or f"campaigns.{name}.sources()"
+        return Verdict(name, "unknown", f"campaigns/{made_by}.py names no SOURCES", command)
+    of = ", ".join(getattr(campaign, "SOURCES", ())) or f"campaigns.{made_by}.sources()"
     return Verdict(name, "fresh" if stamps(said) == {today} else "stale", of, command)
 
 

@@ -90,8 +90,7 @@ def evaluate(
     longest, near = max(lengths), far_from(trained, lengths)
     judges, left = [], []
     for document in documents:
-        enough = longest <= trained or len(far_places(document.tokens, tail_tokens, trained)) >= FAR_TOKENS
-        (judges if enough else left).append(document)
+        (judges if is_judge(document, longest, trained, tail_tokens) else left).append(document)
     if len(judges) < 2:
         raise ValueError(
             f"{len(judges)} of {len(documents)} documents have far text that can matter; give other or more documents"
@@ -124,7 +123,7 @@ def evaluate(
         trained,
         described(scaling),
         tail_tokens,
-        (RULE if longest > trained else ALL).format(tail=f"{tail_tokens:,}", trained=f"{trained:,}", near=f"{near:,}"),
+        rule(longest, trained, tail_tokens, near),
         [{"name": one.name, "sha256": one.digest} for one in judges],
         [one.name for one in left],
         found,
@@ -132,6 +131,16 @@ def evaluate(
         read,
         skipped,
     )
+
+
+def is_judge(document: Document, longest: int, trained: int, tail_tokens: int) -> bool:
+    return longest <= trained or len(far_places(document.tokens, tail_tokens, trained)) >= FAR_TOKENS
+
+
+def rule(longest: int, trained: int, tail_tokens: int, near: int) -> str:
+    """What `is_judge` decides, in words."""
+    words = RULE if longest > trained else ALL
+    return words.format(tail=f"{tail_tokens:,}", trained=f"{trained:,}", near=f"{near:,}")
 
 
 def far_from(trained: int, lengths: Sequence[int]) -> int:

@@ -31,17 +31,11 @@ def read(paths: Sequence[Path], encode: Callable[[str], Sequence[int]], *, longe
     found: list[Document] = []
     short = 0
     for name, text in texts(paths):
-        # A token spells at least one byte of UTF-8, so a text of fewer bytes has too few tokens.
-        if len(text.encode()) < longest:
+        document = cut(name, text, encode, longest)
+        if document is None:
             short += 1
             continue
-        tokens = np.asarray(encode(text), dtype=np.int64)
-        if len(tokens) < longest:
-            short += 1
-            continue
-        share = longest / len(tokens)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        found.append(Document(name, digest, tokens[:longest], round(share * len(text.encode()))))
+        found.append(document)
         if len(found) == most:
             break
     if not found:
@@ -49,6 +43,19 @@ def read(paths: Sequence[Path], encode: Callable[[str], Sequence[int]], *, longe
             f"no document has {longest:,} tokens ({short} are shorter); give longer documents, or a shorter length"
         )
     return found
+
+
+def cut(name: str, text: str, encode: Callable[[str], Sequence[int]], longest: int) -> Document | None:
+    """The first `longest` tokens of a text; None where it has fewer."""
+    size = len(text.encode())
+    # A token spells at least one byte of UTF-8, so a text of fewer bytes has too few tokens.
+    if size < longest:
+        return None
+    tokens = np.asarray(encode(text), dtype=np.int64)
+    if len(tokens) < longest:
+        return None
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Document(name, digest, tokens[:longest], round(longest / len(tokens) * size))
 
 
 def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

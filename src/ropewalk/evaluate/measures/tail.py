@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ropewalk.evaluate.documents import Document, far_places
-from ropewalk.evaluate.passage import Engine, Passage
+from ropewalk.evaluate.passage import Engine, Numbers, Passage
 from ropewalk.evaluate.statistics import Interval, paired
 from ropewalk.scaling import Scaling
 
@@ -126,9 +126,7 @@ def measure(
     for number, document in enumerate(documents):
         crops = {n: nats(Passage.plain(document.tokens[-n:], tail), None) for n in within}
         under = {n: nats(Passage.plain(document.tokens[-n:], tail), scaling) for n in lengths}
-        other = documents[(number + 1) % len(documents)].tokens
-        swapped = np.concatenate([other[: longest - near], document.tokens[longest - near :]])
-        found.foreign.append(float(nats(Passage.plain(swapped, tail), scaling).mean()))
+        found.foreign.append(float(nats(Passage.plain(swapped(documents, number, near), tail), scaling).mean()))
         for length, each in crops.items():
             found.crop[length].append(float(each.mean()))
         for length, each in under.items():
@@ -137,3 +135,9 @@ def measure(
         cropped, far = crops[within[-1]], under[longest]
         found.far.append((float(cropped[places].mean()), float(far[places].mean())) if len(places) else None)
     return found
+
+
+def swapped(documents: Sequence[Document], number: int, near: int) -> Numbers:
+    """A document with everything farther than `near` from its end replaced by the next document's text."""
+    tokens, other = documents[number].tokens, documents[(number + 1) % len(documents)].tokens
+    return np.concatenate([other[: len(tokens) - near], tokens[len(tokens) - near :]])
