@@ -7,7 +7,9 @@ silently build H x L x S numbers is never picked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from torch import Tensor
@@ -25,14 +27,16 @@ class Choice:
 
     backend: Backend
     reason: str
-    memory: int
-    """Bytes at the peak besides q, k, v and the output, estimated for the forward pass."""
+    _memory: Callable[[], int] = field(repr=False, compare=False)
+
+    @property
+    def memory(self) -> int:
+        """Bytes at the peak besides q, k, v and the output, estimated for the forward pass. Worked out when asked for:
+        it looks at the positions."""
+        return self._memory()
 
     def __str__(self) -> str:
         return f"{self.backend}: {self.reason}; about {self.memory / 2**20:,.1f} MiB besides q, k, v and the output"
-
-
-NO_MASK = Choice("sdpa", "no mask needed", 0)
 
 
 def attend(
@@ -43,7 +47,8 @@ def attend(
     backend: the way to compute it; where that cannot give this score exactly another is taken, and with `strict` it
     raises instead.
     """
-    return WAYS[choose(q, k, v, score, backend=backend, strict=strict).backend].attend(q, k, v, score)
+    name, _ = _chosen(q, k, v, score, backend, strict)
+    return WAYS[name].attend(q, k, v, score)
 
 
 def weights(q: Tensor, k: Tensor, score: Score) -> Tensor:
@@ -56,9 +61,16 @@ def choose(
     q: Tensor, k: Tensor, v: Tensor, score: Score, *, backend: Backend | None = None, strict: bool = False
 ) -> Choice:
     """What `attend` would do with the same arguments; computes nothing (meta tensors will do)."""
+    name, reason = _chosen(q, k, v, score, backend, strict)
+    return Choice(name, reason, partial(WAYS[name].memory, q, k, v, score))
+
+
+def _chosen(
+    q: Tensor, k: Tensor, v: Tensor, score: Score, backend: Backend | None, strict: bool
+) -> tuple[Backend, str]:
     score.check(q, k, v)
     if backend is None and not strict and score.fusible and score.plain:
-        return NO_MASK  # found at once, since every layer of every token asks
+        return "sdpa", "no mask needed"  # found at once, since every layer of every token asks
     if strict and backend is None:
         raise ValueError("strict=True means one backend or an error, and none is named; write backend='sdpa', ...")
     if backend not in (None, *WAYS):
@@ -71,7 +83,7 @@ def choose(
         obstacle = WAYS[name].why_not(q, k, v, score)
         if obstacle is None:
             reason = "; ".join(refused.values()) or _reason(name, score)
-            return Choice(name, "asked for" if name == backend else reason, WAYS[name].memory(q, k, score))
+            return name, "asked for" if name == backend else reason
         if strict:
             raise ValueError(f"{name} cannot do this: {obstacle}. Drop strict, or use backend='tiled'")
         refused[name] = f"{name} cannot: {obstacle}"

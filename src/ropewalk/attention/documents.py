@@ -3,8 +3,9 @@
 The fused kernel takes the attention mask, and computes what the mask hides too. Documents need no mask: each is
 a sequence of its own. A window leaves a block of queries a few keys, and they a small mask, so the time and memory of a
 windowed pass grow with the text and not with its square. Which documents there are is read from the positions when it
-runs, so this is an operator of its own, which a compiler does not look into. Positions that are not packed documents
-get the mask after all.
+runs, so this is an operator of its own, which a compiler does not look into. Other positions, keys kept past a window,
+and long texts that attend to a cache or to another text get a mask after all: for some queries at a time, of the keys
+that these can see.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ropewalk.attention.reach import Keys, Part, parts
 from ropewalk.attention.rule import Rule, opened
-from ropewalk.attention.score import Score, per_query_head, precise, same_width, slow_backward
+from ropewalk.attention.score import Score, per_query_head, precise, same_width, slow_backward, widening
 from ropewalk.positions import PAD, Positions
 from ropewalk.torch_private import cpu_attention
 
 SMALL = 1 << 13
 """Tokens of a row x tokens of an average document, below which a mask costs less than so many small calls: a row of 128
 with sentences of 10 is one call with a mask, or 400 without."""
-MASK = 1 << 24
+MASK = 1 << 22
 """Numbers of a mask that are there at once."""
+SMALL_MASK = 1 << 20
+"""Pairs of query and key below which keys of another place, a cache's or an encoder's, are left to one mask."""
 BLOCK = (128, 256)
 """Fewest and most queries of a block under a window: smaller ones cost more in calls than they save in keys."""
 
@@ -32,20 +36,35 @@ BLOCK = (128, 256)
 def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
     if not score.fusible:
         return "it has no bias, soft cap, sink logit or dropout"
-    if score.rule.keep_first or score.signal.q is not score.signal.k:
-        return "it is for tokens that attend to themselves, without keys kept past a window"
     if q.device.type != "cpu" or torch.compiler.is_exporting() or cpu_attention() is None:
         return "it is for CPUs, of a torch that has a fused kernel for them, and not for export"
+    if not _own(score) and q.shape[2] * k.shape[2] < SMALL_MASK:
+        return "it is for tokens that attend to themselves and for long texts; a mask is small here"
     return None
 
 
-def memory(q: Tensor, k: Tensor, score: Score) -> int:
-    """Of the mask of a block, where a window needs one."""
-    window, length = score.rule.window, q.shape[2]
-    if window is None or window >= length:
-        return 0
-    queries = min(_step(window), length)
-    return 3 * queries * min(queries + 2 * window, length) * q.dtype.itemsize
+def _own(score: Score) -> bool:
+    """Whether tokens attend to themselves and to neighbours: then each document has blocks of its own."""
+    return score.signal.q is score.signal.k and not score.rule.keep_first
+
+
+def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
+    """Keys and values for every query head, the output of one block, and the masks."""
+    (B, H, L, _), G, rule, item = q.shape, k.shape[1], score.rule, q.dtype.itemsize
+    at, to, width = score.signal.q, score.signal.k, max(q.shape[-1], v.shape[-1])
+    repeated = 0 if H == G else 2 * B * H * k.shape[2] * width * item
+    pieces = _documents(at.order, at.segment, B, rule) if _own(score) else None
+    found, masks = [0], {}
+    for rows, some, _, mask in _blocks(pieces or (), at.order, rule, q.dtype):
+        found.append((rows.stop - rows.start) * (some.stop - some.start) * H * width * item)
+        masks |= {} if mask is None else {id(mask): 2 * mask.numel() * item}
+    for part in () if pieces else _parts(at, to, rule):
+        queries = part.queries.stop - part.queries.start
+        rows = max(len(at.order), len(to.order))
+        gathered = part.count if isinstance(part.keys, Tensor) else 0
+        found.append(part.pairs * rows * (2 + item) + 2 * B * H * (queries + gathered) * width * item)
+    log_sums = B * H * L * precise(q.dtype).itemsize
+    return widening(q, k, v) + repeated + log_sums + max(found) + max(masks.values(), default=0)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
@@ -54,8 +73,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     k, v = per_query_head(k, H), per_query_head(v, H)
     if torch.is_autocast_enabled("cpu"):
         q, k, v = (x.to(torch.get_autocast_dtype("cpu")) for x in (q, k, v))
-    at, rule = score.signal.q, score.rule
-    return _attend(q, k, v, at.order, at.segment, rule.causal, rule.window or 0, scale)[0][..., :V]
+    at, to, rule = score.signal.q, score.signal.k, score.rule
+    places = (at.order, at.segment, to.order, to.segment)
+    return _attend(q, k, v, *places, _own(score), rule.causal, rule.window or 0, rule.keep_first, scale)[0][..., :V]
 
 
 def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -66,18 +86,31 @@ def _kernels() -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 @torch.library.custom_op("ropewalk::attend_documents", mutates_args=())
 def _attend(
-    q: Tensor, k: Tensor, v: Tensor, order: Tensor, segment: Tensor, causal: bool, window: int, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    order: Tensor,
+    segment: Tensor,
+    k_order: Tensor,
+    k_segment: Tensor,
+    own: bool,
+    causal: bool,
+    window: int,
+    keep_first: int,
+    scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """window: 0 for none."""
+    """own: the tokens attend to themselves, in their window. window: 0 for none."""
     (forward, _), out, weight = _kernels(), _zeros(q), _log_weight(q)
-    rule = Rule(causal=causal, window=window or None)
-    documents = _documents(order, segment, len(q), rule)
+    rule = Rule(causal=causal, window=window or None, keep_first=keep_first)
+    documents = _documents(order, segment, len(q), rule) if own else None
     for rows, some, keys, mask in _blocks(documents or (), order, rule, q.dtype):
-        parts = q[rows, :, some], k[rows, :, keys], v[rows, :, keys]
-        found = forward(*parts, 0.0, causal and mask is None, attn_mask=mask, scale=scale)
-        out[rows, :, some], weight[rows, :, some] = found
-    for some, mask, sees in () if documents else _masks(order, segment, rule, q.dtype):
-        mixed, weight[:, :, some] = forward(q[:, :, some], k, v, 0.0, False, attn_mask=mask, scale=scale)
+        mine = (q[rows, :, some], k[rows, :, keys], v[rows, :, keys], 0.0, causal and mask is None)
+        # Not by a name: it would be there with the next block's.
+        out[rows, :, some], weight[rows, :, some] = forward(*mine, attn_mask=mask, scale=scale)
+    at, to = _positions(order, segment), _positions(k_order, k_segment)
+    for some, keys, mask, sees in () if documents else _masks(at, to, rule, q.dtype):
+        mine = q[:, :, some], k[:, :, keys], v[:, :, keys]
+        mixed, weight[:, :, some] = forward(*mine, 0.0, False, attn_mask=mask, scale=scale)
         out[:, :, some] = mixed * sees
     return out, weight
 
@@ -97,14 +130,18 @@ def _gradients(
     weight: Tensor,
     order: Tensor,
     segment: Tensor,
+    k_order: Tensor,
+    k_segment: Tensor,
+    own: bool,
     causal: bool,
     window: int,
+    keep_first: int,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     (_, backward), grads = _kernels(), (_zeros(q), _zeros(k), _zeros(v))
-    rule = Rule(causal=causal, window=window or None)
+    rule = Rule(causal=causal, window=window or None, keep_first=keep_first)
     wide = torch.float32 if slow_backward(k) else q.dtype
-    documents = _documents(order, segment, len(q), rule)
+    documents = _documents(order, segment, len(q), rule) if own else None
     for rows, some, keys, mask in _blocks(documents or (), order, rule, wide):
         mine = (grad[rows, :, some], q[rows, :, some], k[rows, :, keys], v[rows, :, keys], out[rows, :, some])
         settings = {"attn_mask": mask, "scale": scale}
@@ -112,12 +149,13 @@ def _gradients(
         grads[0][rows, :, some] = found[0]
         for whole, part in zip(grads[1:], found[1:], strict=True):
             whole[rows, :, keys] += part  # blocks of a window share keys
-    for some, mask, sees in () if documents else _masks(order, segment, rule, wide):
-        parts = _widened(grad[:, :, some] * sees.to(grad.dtype), q[:, :, some], k, v, out[:, :, some])
-        found = backward(*parts, weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
+    at, to = _positions(order, segment), _positions(k_order, k_segment)
+    for some, keys, mask, sees in () if documents else _masks(at, to, rule, wide):
+        mine = (grad[:, :, some] * sees.to(grad.dtype), q[:, :, some], k[:, :, keys], v[:, :, keys], out[:, :, some])
+        found = backward(*_widened(*mine), weight[:, :, some], 0.0, False, attn_mask=mask, scale=scale)
         grads[0][:, :, some] = found[0]
         for whole, part in zip(grads[1:], found[1:], strict=True):
-            whole += part
+            whole[:, :, keys] += part
     return grads
 
 
@@ -127,14 +165,14 @@ def _(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: object) -> tuple[Tensor
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    *tensors, ctx.causal, ctx.window, ctx.scale = inputs
+    tensors, ctx.settings = inputs[:7], inputs[7:]
     ctx.save_for_backward(*tensors, *output)
 
 
 def _differentiate(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
-    q, k, v, order, segment, out, weight = ctx.saved_tensors
-    found = _gradients(grad, q, k, v, out, weight, order, segment, ctx.causal, ctx.window, ctx.scale)
-    return *found, None, None, None, None, None
+    q, k, v, order, segment, k_order, k_segment, out, weight = ctx.saved_tensors
+    found = _gradients(grad, q, k, v, out, weight, order, segment, k_order, k_segment, *ctx.settings)
+    return *found, *[None] * (4 + len(ctx.settings))
 
 
 _attend.register_autograd(_differentiate, setup_context=_keep)
@@ -197,18 +235,26 @@ def _step(window: int) -> int:
     return min(max(window, fewest), most)
 
 
-def _masks(order: Tensor, segment: Tensor, rule: Rule, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Some of the queries, what they see of the keys, and 1 for those that see any."""
-    at, length = Positions(order, order, segment, 0), order.shape[1]
-    step = max(1, MASK // order.numel())
-    for some in (slice(first, first + step) for first in range(0, length, step)):
-        seen, sees = opened(rule.mask(at.take(some), at))
-        yield some, torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf), sees.to(dtype)
+def _positions(order: Tensor, segment: Tensor) -> Positions:
+    return Positions(order, order, segment, 0)
+
+
+def _parts(at: Positions, to: Positions, rule: Rule) -> Iterator[Part]:
+    return parts(rule, at, to, MASK // max(len(at.order), len(to.order)), BLOCK[0])
+
+
+def _masks(
+    at: Positions, to: Positions, rule: Rule, dtype: torch.dtype
+) -> Iterator[tuple[slice, Keys, Tensor, Tensor]]:
+    """Some of the queries, keys that they can see, what they see of them, and 1 for queries that see any."""
+    for some, keys, _ in _parts(at, to, rule):
+        seen, sees = opened(rule.mask(at.take(some), to.take(keys)))
+        yield some, keys, torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf), sees.to(dtype)
 
 
 def _widened(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> tuple[Tensor, ...]:
-    parts = (grad, q, k, v, out)
-    return tuple(x.float() for x in parts) if slow_backward(k) else parts
+    all_five = (grad, q, k, v, out)
+    return tuple(x.float() for x in all_five) if slow_backward(k) else all_five
 
 
 def _zeros(q: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> None:
     """It can do everything."""
 
 
-def memory(q: Tensor, k: Tensor, score: Score) -> int:
-    return all_scores(q, k)
+def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
+    return all_scores(q, k, score)
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:

@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxRequest, BlockMask, flex_attention
 
+from ropewalk.attention.reach import BLOCK, bounds, may_see
 from ropewalk.attention.rule import Rule
 from ropewalk.attention.score import Score, all_scores
 from ropewalk.encodings import Signal
 from ropewalk.encodings.base import map_table
-from ropewalk.positions import PAD, Positions
-
-BLOCK = 128
+from ropewalk.positions import Positions
 
 
 def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
@@ -36,8 +35,8 @@ def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
     return None
 
 
-def memory(q: Tensor, k: Tensor, score: Score) -> int:
-    return all_scores(q, k) if q.device.type in ("cpu", "meta") else 0
+def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
+    return all_scores(q, k, score) if q.device.type in ("cpu", "meta") else 0
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool | None = None) -> Tensor:
@@ -92,27 +91,7 @@ def block_mask(rule: Rule, q: Positions, k: Positions) -> BlockMask:
         b = b % B
         return rule.visible(q.order[b, i], k.order[b, j], q.segment[b, i], k.segment[b, j])
 
-    q_first, q_last, q_low, q_high = (bound[:, :, None] for bound in _bounds(q))
-    k_first, k_last, k_low, k_high = (bound[:, None, :] for bound in _bounds(k))
-    may = (k_low <= q_high) & (q_low <= k_high) & (k_high != PAD) & (q_high != PAD)
-    if rule.causal:
-        may = may & (k_first <= q_last)
-    if rule.window is not None:
-        near = (q_first - k_last < rule.window) & (k_first - q_last < rule.window)
-        may = may & (near | (k_first < rule.keep_first))
+    may = may_see(rule, bounds(q), bounds(k))
     count = may.sum(-1, dtype=torch.int32)[:, None]  # (B, 1, L / 128)
     listed = torch.argsort(may.to(torch.int8), dim=-1, descending=True, stable=True).to(torch.int32)[:, None]
     return BlockMask.from_kv_blocks(count, listed, BLOCK_SIZE=BLOCK, mask_mod=mask_mod, seq_lengths=(L, S))
-
-
-def _bounds(at: Positions) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Smallest and largest order, smallest and largest segment of the tokens of each block; padding counts for none."""
-    far = torch.iinfo(torch.int64).max // 4
-    fill = (-at.shape[1]) % BLOCK
-    pad = torch.nn.functional.pad
-    segment = pad(at.segment, (0, fill), value=PAD).unflatten(1, (-1, BLOCK))
-    order = pad(at.order, (0, fill)).unflatten(1, (-1, BLOCK))
-    token = segment != PAD
-    lowest = [torch.where(token, part, far).amin(-1) for part in (order, segment)]
-    highest = [torch.where(token, order, -far).amax(-1), torch.where(token, segment, PAD).amax(-1)]
-    return lowest[0], highest[0], lowest[1], highest[1]

@@ -22,6 +22,8 @@ from ropewalk.positions import Positions
 FEW = 1 << 14
 """Numbers of a head's keys below which, on a CPU, the fused backward pass takes up to three times as long in bfloat16
 as in float32 (measured: 3.1 for 128 keys of 32, 1.4 for 512 of 32, 0.8 for 512 of 64)."""
+DROPOUT = 24
+"""Bytes a score that a dropout mask by position takes while it is computed: hashes of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,24 @@ def slow_backward(k: Tensor) -> bool:
     return k.device.type == "cpu" and k.dtype == torch.bfloat16 and k.shape[2] * k.shape[3] < FEW
 
 
-def all_scores(q: Tensor, k: Tensor) -> int:
-    """Bytes of the scores of all heads, with what computes them."""
-    return 3 * q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] * precise(q.dtype).itemsize
+def all_scores(q: Tensor, k: Tensor, score: Score) -> int:
+    """Bytes that the scores of all heads take at once, with what computes them."""
+    B, H, L, _ = q.shape
+    scores = H * precise(q.dtype).itemsize
+    at_peak = [3 * scores + 2]
+    if score.soft_cap is not None:
+        at_peak.append(4 * scores)
+    if score.biased:
+        at_peak += [2 * scores + score.signal.encoding.bias_bytes(H), 4 * scores]
+    if score.dropout is not None:
+        at_peak.append(2 * scores + H * DROPOUT)
+    return B * L * k.shape[2] * max(at_peak)
+
+
+def widening(q: Tensor, k: Tensor, v: Tensor) -> int:
+    """Bytes of what `same_width` makes."""
+    width = max(q.shape[-1], v.shape[-1])
+    return sum(x.shape[:-1].numel() * width * x.element_size() for x in (q, k, v) if x.shape[-1] < width)
 
 
 def per_query_head(keys: Tensor, heads: int) -> Tensor:

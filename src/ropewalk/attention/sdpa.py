@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ropewalk.attention.rule import opened
-from ropewalk.attention.score import Score, all_scores, precise, same_width, slow_backward
+from ropewalk.attention.score import Score, all_scores, precise, same_width, slow_backward, widening
 
 LARGEST_MASK = 64 * 2**20
 """Bytes of a boolean mask, shared by all heads, that are built without asking."""
@@ -37,21 +37,38 @@ def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
     return None
 
 
-def memory(q: Tensor, k: Tensor, score: Score) -> int:
-    return _mask(q, k, score) + _unfused(q, k, score)
+def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
+    """Of the mask as it is made and as the kernel takes it, in the queries' precision."""
+    padded, unfused = widening(q, k, v), _unfused(q, k, score)
+    if score.plain and not score.biased:
+        return padded + unfused
+    H, narrow, wide = q.shape[1], q.dtype.itemsize, precise(q.dtype).itemsize
+    taken = 1 + narrow
+    if score.biased:
+        made = score.signal.encoding.bias_bytes(H)
+        learns = torch.is_grad_enabled() and any(x.requires_grad for x in score.signal.encoding.parameters())
+        filled = H * (wide + (narrow if narrow < wide else 0))
+        # A mask that learns leaves the fused kernel: torch computes all scores.
+        taken = 2 + max(made, (made if learns else H * wide) + filled)
+        unfused += 2 * q.shape[:3].numel() * k.shape[2] * wide if learns else 0
+    # The output, before what sees nothing is set to 0.
+    return padded + unfused + _pairs(q, k, score) * taken + q.shape[:3].numel() * v.shape[-1] * narrow
+
+
+def _pairs(q: Tensor, k: Tensor, score: Score) -> int:
+    return max(score.signal.q.shape[0], score.signal.k.shape[0]) * q.shape[2] * k.shape[2]
 
 
 def _mask(q: Tensor, k: Tensor, score: Score) -> int:
     """Bytes of the mask, where one is needed."""
     if score.plain and not score.biased:
         return 0
-    sequences = max(score.signal.q.shape[0], score.signal.k.shape[0])
-    return sequences * q.shape[2] * k.shape[2] * (q.shape[1] * precise(q.dtype).itemsize if score.biased else 1)
+    return _pairs(q, k, score) * (q.shape[1] * precise(q.dtype).itemsize if score.biased else 1)
 
 
 def _unfused(q: Tensor, k: Tensor, score: Score) -> int:
     """Bytes that dropout takes on a CPU, whose fused kernel has none."""
-    return all_scores(q, k) if score.rate and q.device.type in ("cpu", "meta") else 0
+    return all_scores(q, k, score) if score.rate and q.device.type in ("cpu", "meta") else 0
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:

@@ -34,6 +34,9 @@ class ALiBi(Encoding):
     def bias(self, table: Tensor, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
         return -table[head] * distance(q_index, k_index)
 
+    def bias_bytes(self, heads: int) -> int:
+        return max(16, 4 * heads + 4)
+
 
 def slopes(heads: int) -> list[float]:
     """The slope of each head of the whole model."""

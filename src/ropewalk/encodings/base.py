@@ -211,6 +211,11 @@ class Encoding(nn.Module):
         whole model, of shape () or (H, 1, 1)."""
         raise NotImplementedError(f"{self.config.kind} has no bias")
 
+    def bias_bytes(self, heads: int) -> int:
+        """Memory at the peak of computing the bias of one query and one key, for so many heads: what attention plans
+        with. Override it where the bias takes much more."""
+        return 8 * heads + 16
+
     def move(self, k: Tensor, delta: Tensor) -> Tensor:  # k (B, G, S, K), delta (B, S)
         """Cached keys to positions `delta` further on. A bias reads positions afresh, so its keys stay as they are; an
         encoding that rotates keys must say how they are rotated further."""

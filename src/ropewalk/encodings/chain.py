@@ -120,6 +120,10 @@ class Chain(Encoding):
             score = score + part.bias(its, head, q_index, k_index)
         return score
 
+    def bias_bytes(self, heads: int) -> int:
+        """One part's after the other's, beside the sum."""
+        return 4 * heads + max(part.bias_bytes(heads) for part in self.encodings if "bias" in part.sites)
+
     def move(self, k: Tensor, delta: Tensor) -> Tensor:
         for part in self.encodings:
             k = part.move(k, delta)

@@ -73,3 +73,8 @@ class Fire(Encoding):
                 score = (hidden @ outer[chosen].T + offset[chosen]).movedim(-1, -3)
             return score.squeeze(-4) if share.ndim > 2 else score
         return (hidden * outer[head]).sum(-1) + offset[head]
+
+    def bias_bytes(self, heads: int) -> int:
+        """The hidden layer twice, before and after the ReLU, or once and what all heads read from it."""
+        hidden = 4 * self.config.hidden
+        return max(2 * hidden, hidden + 8 * heads) + 16

@@ -51,3 +51,6 @@ class Kerple(Encoding):
         # 0^b is 0, but its gradient in b is ln 0: the token itself is taken out before the power.
         safe = apart.clamp(min=1)
         return -scale * torch.where(apart == 0, 0.0, safe.pow(rate))
+
+    def bias_bytes(self, heads: int) -> int:
+        return max(16, 8 * heads + 4)

@@ -70,6 +70,9 @@ class T5(Encoding):
             return score.squeeze(-4) if bucket.ndim > 2 else score
         return table[bucket, head]
 
+    def bias_bytes(self, heads: int) -> int:
+        return max(24, 4 * heads + 8)
+
     def bucket(self, ahead: Tensor, *, one_by_one: bool = False) -> Tensor:
         """The bucket of each key position - query position. `one_by_one`: inside a kernel, where there is no search."""
         two_way, one_way, edges = self.config.bidirectional, self._one_way, self._edges
