@@ -75,6 +75,7 @@ WITHOUT_TORCH = (
     "checkpoints/engines/**/*.py",
     "checkpoints/inspect/*.py",
     "checkpoints/files/hub.py",
+    "extend/candidates/*.py",
 )
 HEAVY = ("torch", "transformers", "safetensors.torch")
 

@@ -1,0 +1,52 @@
+"""YaRN: fast pairs kept, slow ones divided, a ramp between; each ramp with its gain and without (arXiv 2309.00071).
+
+yarn            the ramp that is shipped: linear in the index
+yarn paper      the ramp that is published: linear in turns
+yarn revised    linear in wavelengths, lambda' = lambda ((1 - k) s + k), k the share that is kept (yarn#24)
+yarn L* = n     as if the model had been trained at two thirds, or half, of its length: far distances are rare in
+                training, so what they teach is less than the length says (arXiv 2410.18745)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ropewalk.extend.candidates.base import Candidate, Rope, listed, scaled, usual_gain
+from ropewalk.scaling import YaRN
+
+ASSUMED = {"2L/3": 2 / 3, "L/2": 1 / 2}
+
+
+def candidates(rope: Rope) -> Iterator[Candidate]:
+    s, gain = rope.ratio, usual_gain(rope.ratio)
+    if _has_ramp(rope, rope.trained):
+        plain = YaRN(factor=s, trained=rope.trained)
+        yield scaled("yarn", "the ramp that is shipped, arXiv 2309.00071", plain, rope)
+        without = YaRN(factor=s, trained=rope.trained, attention_factor=1.0)
+        yield scaled("yarn, no gain", "the ramp that is shipped, without its gain", without, rope)
+        revised = _revised(rope, s)
+        yield listed("yarn revised", "a ramp linear in wavelengths", revised, gain, rope)
+        yield listed("yarn revised, no gain", "a ramp linear in wavelengths, without the gain", revised, 1.0, rope)
+    paper = rope.divisors(YaRN(factor=s, trained=rope.trained, ramp="paper"))
+    yield listed("yarn paper", "the ramp that is published, linear in turns", paper, gain, rope)
+    yield listed("yarn paper, no gain", "the ramp that is published, without its gain", paper, 1.0, rope)
+    for name, share in ASSUMED.items():
+        trained = round(rope.trained * share)
+        if _has_ramp(rope, trained):
+            about = f"YaRN, as if trained at {trained:,} tokens, arXiv 2410.18745"
+            yield scaled(f"yarn, L* = {name}", about, YaRN(factor=rope.to / trained, trained=trained), rope)
+
+
+def _revised(rope: Rope, s: float) -> list[float]:
+    first, last = rope.ends()
+    divided = [min(max((i - first) / ((last - first) or 0.001), 0.0), 1.0) for i in range(rope.width // 2)]
+    return [share * s + (1 - share) for share in divided]
+
+
+def _has_ramp(rope: Rope, trained: int) -> bool:
+    """False where the trained length is so short, or so long, for the base that shipped code has no ramp."""
+    try:
+        YaRN(factor=2, trained=trained).frequencies(rope.base, rope.width)
+    except ValueError:
+        return False
+    return True

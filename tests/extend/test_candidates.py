@@ -1,0 +1,122 @@
+"""Candidates against the formulas they are named for, written out again as scalar expressions."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from ropewalk.extend.candidates import Candidate, Rope, formulas
+from ropewalk.scaling import Llama3, LongRoPE
+
+BASE, WIDTH, L, N = 10_000.0, 64, 2048, 8192
+ROPE = Rope(BASE, WIDTH, L, N)
+FOUND = {one.name: one for one in formulas(ROPE)}
+PLAIN = [BASE ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
+S = N / L
+GAIN = 0.1 * math.log(4) + 1
+# The first and last pair of YaRN's ramp for this base, width and length: 32 turns and 1 turn.
+FIRST = math.floor(WIDTH * math.log(L / (32 * 2 * math.pi)) / (2 * math.log(BASE)))
+LAST = math.ceil(WIDTH * math.log(L / (2 * math.pi)) / (2 * math.log(BASE)))
+
+
+def frequencies(one: Candidate) -> list[float]:
+    assert one.scaling is not None
+    return [float(omega) for omega in one.scaling.for_length(N).frequencies(BASE, WIDTH)]
+
+
+def theta(base: float) -> list[float]:
+    return [base ** (-2 * i / WIDTH) for i in range(WIDTH // 2)]
+
+
+def share(i: int) -> float:
+    return min(max((i - FIRST) / (LAST - FIRST), 0), 1)
+
+
+def published(omega: float) -> float:
+    kept = min(max((L * omega / (2 * math.pi) - 1) / 31, 0), 1)
+    return kept * omega + (1 - kept) * omega / S
+
+
+WANT = {
+    "linear": ([omega / S for omega in PLAIN], 1),
+    "ntk": (theta(BASE * S ** (64 / 62)), 1),
+    "dynamic base": (theta(BASE * (S * N / L - (S - 1)) ** (64 / 62)), 1),
+    "gradient base": (theta(BASE ** (math.log(N / (2 * math.pi)) / math.log(L / (2 * math.pi)))), 1),
+    "yarn": ([omega * (1 - share(i)) + omega / S * share(i) for i, omega in enumerate(PLAIN)], GAIN),
+    "yarn revised": ([omega / (share(i) * S + 1 - share(i)) for i, omega in enumerate(PLAIN)], GAIN),
+    "yarn paper": ([published(omega) for omega in PLAIN], GAIN),
+    "mrrope": (
+        [
+            omega / S ** ((j := min(max(i - FIRST, 0), LAST - FIRST)) * (j + 1) / ((LAST - FIRST) * (LAST - FIRST + 1)))
+            for i, omega in enumerate(PLAIN)
+        ],
+        GAIN,
+    ),
+    "gain only": (PLAIN, GAIN),
+}
+
+
+@pytest.mark.parametrize("name", WANT)
+def test_a_candidate_is_its_formula(name: str) -> None:
+    omegas, gain = WANT[name]
+    one = FOUND[name]
+    assert frequencies(one) == pytest.approx(omegas, rel=1e-9)
+    assert one.scaling is not None
+    assert one.scaling.rotary_gain == one.gain == pytest.approx(gain)
+    assert one.factor == pytest.approx(max(a / b for a, b in zip(PLAIN, omegas, strict=True)))
+
+
+@pytest.mark.parametrize("name", ["yarn", "yarn paper", "yarn revised"])
+def test_without_its_gain_a_ramp_stays(name: str) -> None:
+    assert frequencies(FOUND[f"{name}, no gain"]) == frequencies(FOUND[name])
+    assert FOUND[f"{name}, no gain"].gain == 1
+
+
+def test_an_assumed_length_reaches_the_same_end() -> None:
+    for name, trained in (("yarn, L* = 2L/3", 1365), ("yarn, L* = L/2", 1024)):
+        scaling = FOUND[name].scaling
+        assert scaling is not None
+        assert scaling.trained == trained
+        assert scaling.factor * trained == pytest.approx(N)
+
+
+def test_clipping_stops_what_never_finished_a_turn() -> None:
+    slow = [i for i, omega in enumerate(PLAIN) if L * omega < 2 * math.pi]
+    assert len(slow) == 11
+    hard, soft = frequencies(FOUND["clip, hard"]), frequencies(FOUND["clip, soft"])
+    for i, omega in enumerate(PLAIN):
+        if i not in slow:
+            assert hard[i] == soft[i] == pytest.approx(omega)
+        else:
+            assert hard[i] * 2**20 < 1e-5
+            assert soft[i] == pytest.approx(omega * (1 + math.cos(math.pi * (i - slow[0]) / 10)) / 2, abs=1e-9 * omega)
+
+
+def test_what_is_no_scaling_says_so() -> None:
+    assert FOUND["leave"].scaling is None
+    assert {one.name for one in FOUND.values() if one.text != "whole"} == {"crop", "sinks"}
+    assert "crop" in FOUND["sinks"].about
+
+
+def test_at_the_trained_length_nothing_stands_twice() -> None:
+    names = [one.name for one in formulas(Rope(BASE, WIDTH, L, L))]
+    assert names == ["leave", "crop", "sinks", "yarn, L* = 2L/3", "yarn, L* = L/2", "clip, soft", "clip, hard"]
+
+
+def test_a_checkpoint_with_a_scaling_is_left_with_it() -> None:
+    own = Llama3(factor=8, trained=1024)
+    found = {one.name: one for one in formulas(Rope(BASE, WIDTH, 1024, N, own))}
+    assert found["leave"].factor == pytest.approx(8)
+    alone = found["gain only"].scaling
+    assert isinstance(alone, LongRoPE)
+    assert alone.short == alone.long
+    want = [float(omega) for omega in own.frequencies(BASE, WIDTH)]
+    assert frequencies(found["gain only"]) == pytest.approx(want, rel=1e-12)
+
+
+def test_candidates_need_no_torch() -> None:
+    code = "import sys, ropewalk.extend.candidates; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
