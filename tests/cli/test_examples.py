@@ -45,7 +45,7 @@ def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: 
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     Path("texts").mkdir()
-    for number in range(3):
+    for number in range(6):
         # Long, and with something in its end that was last said at its beginning.
         signs = "".join(random.Random(number).choices(string.ascii_letters + string.digits, k=256))
         Path("texts", f"{number}.txt").write_text(signs[:216] + signs[:40] + signs, encoding="utf-8")

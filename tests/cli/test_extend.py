@@ -2,10 +2,87 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import random
+import string
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Ropewalk
+
+
+def files(directory: Path) -> dict[str, str]:
+    return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in directory.rglob("*") if one.is_file()}
+
+
+def write_texts(count: int) -> None:
+    """Each ends with what was said at its beginning."""
+    Path("texts").mkdir()
+    for number in range(count):
+        signs = "".join(random.Random(number).choices(string.ascii_letters + string.digits, k=256))
+        Path("texts", f"{number}.txt").write_text(signs[:216] + signs[:40], encoding="utf-8")
+
+
+def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    """A random model uses no far text, so nothing is written, and cropping is as good."""
+    write_texts(12)
+    before = files(checkpoint)
+    command = (
+        "extend",
+        str(checkpoint),
+        "longer",
+        "--to",
+        "256",
+        "--text",
+        "texts",
+        "--documents",
+        "8",
+        "--tail",
+        "32",
+    )
+    answer = ropewalk(*command, "--budget", "0")
+    assert answer.code == 1
+    assert "the same command continues" in answer.stderr
+    answer = ropewalk(*command)
+    assert answer.code == 0, answer.stderr
+    assert answer.stdout.startswith("Cropping is ")
+    # The rule is said before anything is measured, so it is there even where the budget ends.
+    assert "8 of the others to judge" in answer.stderr
+    kept = Path("longer.work", "measurements.jsonl").read_bytes()
+    told = json.loads(ropewalk(*command, "--json").stdout)
+    assert Path("longer.work", "measurements.jsonl").read_bytes() == kept
+    assert told["verdict"]["winner"] == "crop"
+    assert told["written"] is None
+    assert json.loads(Path("longer.work", "result.json").read_text())["verdict"] == told["verdict"]
+    assert not Path("longer").exists()
+    assert files(checkpoint) == before
+
+
+def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    from ropewalk.extend.tournament import alone
+
+    write_texts(6)
+    with alone(Path("here")):
+        answer = ropewalk("extend", str(checkpoint), "--to", "256", "--text", "texts", "--work", "here", "--tail", "32")
+    assert answer.code == 3
+    assert "another run is at work in here" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((), "add --text PATH"),
+        (("--text", "texts", "--factor", "2"), "--factor belongs to a named scaling"),
+        (("--scaling", "yarn", "--budget", "5"), "--budget is for choosing"),
+        (("--scaling", "yarn"), "say where to write"),
+    ],
+)
+def test_no_option_is_ignored(ropewalk: Ropewalk, checkpoint: Path, given: tuple[str, ...], says: str) -> None:
+    answer = ropewalk("extend", str(checkpoint), "--to", "256", *given)
+    assert answer.code == 2
+    assert says in " ".join(answer.stderr.replace("\u2502", "").split())
 
 
 def test_writes_proves_and_says_how_to_serve(ropewalk: Ropewalk, checkpoint: Path) -> None:

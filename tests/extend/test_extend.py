@@ -95,7 +95,7 @@ def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Pat
 def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
     yarn = YaRN(factor=2, trained=256)
     for source, scaling, to, says in (
-        ("source", yarn, 256, "not longer than the 256 tokens"),
+        ("source", yarn, 255, "shorter than the 256 tokens"),
         ("model.gguf", Dynamic(factor=2, trained=256), TO, "dynamic"),
     ):
         with pytest.raises(ValueError, match=says):

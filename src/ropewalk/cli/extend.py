@@ -1,126 +1,245 @@
-"""`ropewalk extend`: a checkpoint with a scaling for longer texts, written and proved."""
+"""`ropewalk extend`: the best way to longer texts, chosen by measuring or named, then written and proved."""
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ropewalk.amounts import amount
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, say_error, write, write_json, write_table
+from ropewalk.cli.extend_words import show, show_written, written_data
+from ropewalk.cli.output import (
+    WRONG,
+    Json,
+    Quiet,
+    examples,
+    guarded,
+    note,
+    say_error,
+    write,
+    write_json,
+)
 from ropewalk.cli.scaling import named_scaling, status_line
 
 if TYPE_CHECKING:
     from ropewalk.extend.prove import Proof
+    from ropewalk.extend.tournament import Result
     from ropewalk.extend.write import Written
     from ropewalk.scaling import Scaling
 
 EPILOG = examples(
+    "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --quiet   # chooses by measuring",
     "ropewalk extend MODEL longer --to 512 --scaling yarn",
     "ropewalk extend MODEL linear --to 512 --scaling linear --no-proof --json",
 )
+CHOOSING = {
+    "--work": "work", "--documents": "documents", "--tail": "tail", "--budget": "budget", "--on": "on",
+    "--workers": "workers", "--no-cheap": "cheap", "--dtype": "dtype",
+}  # fmt: skip
+"""Options of a tournament, which a named scaling has no use for."""
 
 
 @guarded
 def extend(
+    context: typer.Context,
     path: Annotated[str, typer.Argument(metavar="MODEL", help="A model directory or a .gguf file.")],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="Write this directory or .gguf file; it must not exist.")],
+    out: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="OUT",
+            help="Write this directory or .gguf file, which must not exist; MODEL-N here unless given.",
+        ),
+    ] = None,
+    *,
     to: Annotated[str, typer.Option("--to", metavar="N", help="Write it for texts of this many tokens (16384, 128k).")],
+    text: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="Choose on these documents: .txt, .md, .jsonl, or directories; may be repeated. With --scaling, prove "
+            "it on this text; by default, on one that comes with ropewalk.",
+        ),
+    ] = None,
     scaling: Annotated[
-        str, typer.Option(metavar="KIND", help="Scale RoPE's frequencies by yarn, linear, ntk or llama3.")
-    ],
+        str | None,
+        typer.Option(metavar="KIND", help="Take this scaling, yarn, linear, ntk or llama3, and measure nothing."),
+    ] = None,
     factor: Annotated[
         float | None, typer.Option(min=1, help="Scale by this factor; by default, N over the trained length.")
     ] = None,
     trained: Annotated[
         str | None, typer.Option(metavar="N", help="Take this for the trained length; by default, the config's.")
     ] = None,
-    text: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Prove it on this text; by default, on one that comes with it.")
+    documents: Annotated[
+        int, typer.Option(min=2, help="Judge on this many documents; half as many more are needed to choose on.")
+    ] = 16,
+    tail: Annotated[int, typer.Option(min=8, help="Score this many tokens at the end of each document.")] = 512,
+    work: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Keep measurements and the result here; OUT.work unless given."),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", min=0, help="Stop after this many minutes; the same command continues."),
+    ] = None,
+    on: Annotated[
+        Literal["local", "ray"], typer.Option(help="Run the workers on this machine or on a Ray cluster.")
+    ] = "local",
+    workers: Annotated[int, typer.Option(min=1, help="Measure with this many processes.")] = 1,
+    cheap: Annotated[
+        bool,
+        typer.Option(
+            "--cheap/--no-cheap",
+            help="Begin with a round of skipped positions, which drops out by itself where it ranks otherwise than the "
+            "full length.",
+        ),
+    ] = True,
+    dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the likelihoods of engines at the new length.")
     ] = True,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a checkpoint with a scaling for longer texts, and prove that engines compute it.
+    """Choose how a model reads longer texts by measuring it, write that, and prove that engines compute it.
 
-    The scaling is the one you name: measure it first, with `ropewalk eval MODEL --scaling yarn --factor 2`. OUT has the
-    form of MODEL: a directory with a changed config.json, or a .gguf file with changed keys and the same weights, bit
-    for bit. The exit code is 1 where an engine computes something else.
+    Without --scaling, every known scaling is measured on your documents in rounds that keep half, and the best are
+    judged on documents that chose nothing. The verdict may be that cropping is as good, or to leave the model as it is;
+    then nothing is written. With --scaling, that one is written. OUT has the form of MODEL: a directory with a changed
+    config.json, or a .gguf file with changed keys and the same weights, bit for bit. The exit code is 1 where an engine
+    computes something else, and where the budget ended before the verdict.
     """
-    from ropewalk.checkpoints.resolve.read import read
-    from ropewalk.extend.write import write as write_checkpoint
-
     longest = int(amount(to))
+    known = int(amount(trained)) if trained else None
+    if scaling is not None:
+        _only_choosing(context)
+        chosen = _named(path, scaling, factor, known, longest)
+        if out is None:
+            raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
+        sample = _sample() if not text else text[0].read_text(encoding="utf-8")
+        written, proofs = _write(path, out, chosen, longest, sample if proof else None, silent=quiet or json)
+        if json:
+            write_json(written_data(written, proofs, chosen))
+        elif quiet:
+            write(str(written.path))
+        else:
+            show_written(written, proofs, chosen, longest, proof)
+        _check(written, proofs)
+        return
+    if factor is not None:
+        raise typer.BadParameter("--factor belongs to a named scaling; add --scaling yarn", param_hint="'--factor'")
+    if not text:
+        raise typer.BadParameter(
+            "choosing needs documents: add --text PATH, or name a scaling with --scaling", param_hint="'--text'"
+        )
+    place = out or _usual(path, longest)
+    result = _choose(
+        path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
+        judges=documents, tail=tail, dtype=dtype, cheap=cheap, on=on, count=workers,
+    )  # fmt: skip
+    written, proofs = None, []
+    winner = result.winner
+    if winner is not None and winner.scaling is not None and not _own(path):
+        sample = _sample() if proof else None
+        written, proofs = _write(path, place, winner.scaling, longest, sample, silent=quiet or json)
+    said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
+    if written is not None and winner is not None and winner.scaling is not None:
+        said["written"] = written_data(written, proofs, winner.scaling)
+    if json:
+        write_json(said)
+    elif quiet:
+        write(result.sentence)
+    else:
+        show(result)
+        if written is not None and winner is not None and winner.scaling is not None:
+            write("")
+            show_written(written, proofs, winner.scaling, longest, proof)
+        elif winner is not None and winner.scaling is not None:
+            write("")
+            write(f"A model of ropewalk's own: set its scaling in its config to {winner.scaling.model_dump_json()}")
+    if written is not None:
+        _check(written, proofs)
+
+
+def _choose(
+    path: str, to: int, text: list[Path], work: Path, *, silent: bool, on: Any, count: int, **more: Any
+) -> Result:
+    from ropewalk.extend.asking import OutOfTime
+    from ropewalk.extend.choose import choose
+    from ropewalk.trials.jobs import Workers
+
+    with status_line(silent) as show_line:
+
+        def progress(stage: str, done: int, total: int) -> None:
+            show_line(f"{stage}: {done:,} of {total:,}")
+
+        def say(words: str) -> None:
+            if not silent:
+                note(words)
+
+        try:
+            return choose(path, to, text, work, workers=Workers(count, on), progress=progress, say=say, **more)
+        except OutOfTime as error:
+            show_line("")
+            say_error(f"not finished when the budget ended ({error}); the same command continues")
+            raise typer.Exit(WRONG) from None
+
+
+def _only_choosing(context: typer.Context) -> None:
+    """An option of the tournament beside --scaling would be ignored: it is refused."""
+    for option, name in CHOOSING.items():
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{option} is for choosing a scaling, and --scaling names one; leave one out")
+
+
+def _named(path: str, kind: str, factor: float | None, trained: int | None, to: int) -> Scaling:
+    from ropewalk.checkpoints.resolve.read import read
+
     plan = read(path).plan
-    known = int(amount(trained)) if trained else plan.trained or plan.stated
+    known = trained or plan.trained or plan.stated
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
-    chosen = named_scaling(scaling, factor or longest / known, known)
-    written = write_checkpoint(path, out, chosen, longest)
-    found: list[Proof] = []
-    if proof:
-        from ropewalk.extend.prove import prove
+    if plan.longest is not None and to <= plan.longest and factor is None:
+        raise ValueError(f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}")
+    return named_scaling(kind, factor or to / known, known)
 
-        sample = _sample() if text is None else text.read_text(encoding="utf-8")
-        with status_line(quiet or json) as show:
-            found = prove(Path(path), written.path, chosen, longest, sample, progress=show)
-    if json:
-        write_json(_data(written, found, chosen))
-    elif quiet:
-        write(str(written.path))
-    else:
-        _show(written, found, chosen, longest, proof)
-    for one in filter(lambda one: one.failed, found):
+
+def _write(
+    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, silent: bool
+) -> tuple[Written, list[Proof]]:
+    """sample: the text of the proof; None: no proof."""
+    from ropewalk.extend.write import write as write_checkpoint
+
+    written = write_checkpoint(path, out, scaling, to)
+    if sample is None:
+        return written, []
+    from ropewalk.extend.prove import prove
+
+    with status_line(silent) as show_line:
+        return written, prove(Path(path), written.path, scaling, to, sample, progress=show_line)
+
+
+def _check(written: Written, proofs: list[Proof]) -> None:
+    for one in filter(lambda one: one.failed, proofs):
         say_error(f"{one.engine} does not compute what was meant; {written.path} is left for you to look at")
         raise typer.Exit(WRONG)
+
+
+def _usual(path: str, to: int) -> str:
+    name = Path(path).resolve().name
+    return f"{name.removesuffix('.gguf')}-{to}{'.gguf' if name.endswith('.gguf') else ''}"
+
+
+def _own(path: str) -> bool:
+    from ropewalk.checkpoints.resolve.native import MODEL_TYPE
+    from ropewalk.checkpoints.resolve.read import read
+
+    return read(path).model_type == MODEL_TYPE
 
 
 def _sample() -> str:
     from importlib.resources import files
 
     return files("ropewalk.data.sample").joinpath("english.txt").read_text(encoding="utf-8")
-
-
-def _data(written: Written, found: list[Proof], scaling: Scaling) -> dict[str, Any]:
-    return {
-        "path": str(written.path),
-        "scaling": scaling.model_dump(mode="json"),
-        "engines": written.engines,
-        "left_out": list(written.left_out),
-        "proofs": [asdict(one) | {"failed": one.failed} for one in found],
-    }
-
-
-def _show(written: Written, found: list[Proof], scaling: Scaling, to: int, proof: bool) -> None:
-    write(f"{written.path}: {scaling} for {to:,} tokens")
-    for name, why in written.engines.items():
-        write(f"  {name:<14} {'reads it as meant' if why is None else why}")
-    if written.left_out:
-        write(f"  not copied: {', '.join(written.left_out)}")
-    write("")
-    if not proof:
-        write("not proved: --no-proof was given")
-    rows = []
-    for one in found:
-        if one.not_run is not None:
-            rows.append((one.engine, "-", "-", f"not run: {one.not_run}"))
-        else:
-            says = f"within {one.bound:g} of" if not one.failed else f"more than {one.bound:g} from"
-            rows.append((one.engine, f"{one.mean:.1e}", f"{one.most:.1e}", f"{says} {one.against}"))
-    if rows:
-        write_table(("engine", "mean", "one token", f"nats by which the last tokens of {to:,} differ"), rows)
-    write("")
-    name = shlex.quote(str(written.path))
-    if written.path.is_dir():
-        write(f"vLLM       vllm serve {name} --max-model-len {to}")
-        write(f"SGLang     python -m sglang.launch_server --model-path {name} --context-length {to}")
-        write(f"llama.cpp  ropewalk export {name} --format gguf OUT.gguf; llama-server -m OUT.gguf -c {to}")
-    else:
-        write(f"llama.cpp  llama-server -m {name} -c {to}")
-        write(f"others     ropewalk export {name} --format hf OUT")

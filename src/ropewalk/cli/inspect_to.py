@@ -35,7 +35,10 @@ def to_paste(reach: Reach) -> list[str]:
     blocks = [one for one in reach.stretches if one.overrides]
     if not blocks:
         return []
-    lines = ["What to paste. Each engine's rules give these frequencies; the model was not measured at this length."]
+    lines = [
+        "What to paste. Each engine's rules give these frequencies; the model was not measured at this length.",
+        f"Which is best, and whether any is better than cropping: ropewalk extend MODEL --to {reach.to} --text PATH",
+    ]
     for one in blocks:
         lines += ["", *_block(one)]
     return lines

@@ -83,6 +83,19 @@ def holm(p_values: Mapping[str, float], level: float = LEVEL) -> dict[str, bool]
     return rejected
 
 
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """The correlation of two rankings, equal values sharing the mean of their ranks; 0 where one ranks nothing."""
+    a, b = _ranks(one), _ranks(other)
+    if len({*a}) < 2 or len({*b}) < 2:
+        return 0.0
+    return statistics.correlation(a, b)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
+
+
 def wilson(found: int, asked: int, level: float = LEVEL) -> tuple[float, float]:
     """The interval of a share; with 10 of 10 it is 0.72 to 1, not 1 to 1."""
     if not asked:

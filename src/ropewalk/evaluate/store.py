@@ -31,20 +31,23 @@ class Stored:
         """Passages that were computed and not found in the file."""
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
-        key = self._key("nats", passage, scaling)
-        return self.known[key] if key in self.known else self._keep(key, self.engine.nats(passage, scaling))
+        key = self.key(passage, scaling)
+        return self.known[key] if key in self.known else self.keep(key, self.engine.nats(passage, scaling))
 
     def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
-        key = self._key(f"choices {candidates.tolist()}", passage, scaling)
+        key = self.key(passage, scaling, candidates)
         if key not in self.known:
-            self._keep(key, self.engine.choices(passage, candidates, scaling))
+            self.keep(key, self.engine.choices(passage, candidates, scaling))
         return self.known[key]
 
-    def _key(self, what: str, passage: Passage, scaling: Scaling | None) -> str:
+    def key(self, passage: Passage, scaling: Scaling | None, candidates: Numbers | None = None) -> str:
+        """What an answer is kept under; candidates: of `choices`."""
+        what = "nats" if candidates is None else f"choices {candidates.tolist()}"
         named: Any = [what, self.name, self.model, passage.digest, described(scaling)]
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
 
-    def _keep(self, key: str, nats: Nats) -> Nats:
+    def keep(self, key: str, nats: Nats) -> Nats:
+        """An answer that was computed here or elsewhere."""
         if not np.isfinite(nats).all():
             raise ValueError(f"{self.name} gave likelihoods that are not finite; nothing was stored")
         self.known[key] = nats

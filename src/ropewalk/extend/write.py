@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,11 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import rules
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.export import place
-from ropewalk.checkpoints.export.gguf import positions_of
+from ropewalk.checkpoints.export.gguf import PositionsInGGUF, positions_of
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.inspect.changes import Config, Wanted
-from ropewalk.checkpoints.load.stream import open_checkpoint
+from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
 from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.part import find_part
@@ -53,8 +54,8 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
     if resolved.model_type == MODEL_TYPE:
         raise ValueError(f"{path} is a model of ropewalk's own; its scaling stands in its config: change it there")
     stated = resolved.plan.longest
-    if stated is not None and to <= stated:
-        raise ValueError(f"--to {to:,} is not longer than the {stated:,} tokens of {path}")
+    if stated is not None and to < stated:
+        raise ValueError(f"--to {to:,} is shorter than the {stated:,} tokens of {path}")
     Facts(resolved).scaled(scaling)  # refuses a checkpoint without layers to scale
     if path.is_dir():
         target = place.free(Path(out), path, "hf")
@@ -68,20 +69,43 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
     return Written(path=target, engines=engines, left_out=left_out)
 
 
+def served(source: str | Path, to: int) -> Callable[[Scaling], dict[str, str | None]]:
+    """What engines would make of a scaling: None where they compute it from the keys that `write` writes, else why not.
+    A model of our own has no keys of other engines."""
+    path = meant(Path(source))
+    resolved = read(path)
+    if resolved.model_type == MODEL_TYPE:
+        return lambda scaling: {"ropewalk": None}
+    if path.is_dir():
+        return lambda scaling: _keys(resolved, Wanted(resolved, scaling, to))[1]
+    checkpoint = open_checkpoint(path)
+
+    def of_file(scaling: Scaling) -> dict[str, str | None]:
+        try:
+            _positions(checkpoint, scaling)
+        except ValueError as error:
+            return {"llama.cpp": str(error)}
+        return {"llama.cpp": None}
+
+    return of_file
+
+
+def _keys(resolved: Resolved, wanted: Wanted) -> tuple[dict[str, Any], dict[str, str | None]]:
+    """The config with the keys that most engines read as meant, and what each makes of them."""
+    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
+    tried = [config.changed(changes) for changes in (config.old(), config.new())]
+    read_by = [{name: _short(config, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed in tried]
+    # The older keys first: where every engine reads them, any version of any of them will.
+    best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
+    return tried[best], read_by[best]
+
+
 def _directory(
     path: Path, resolved: Resolved, out: Path, wanted: Wanted
 ) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
-    tried = [(config.changed(changes), changes) for changes in (config.old(), config.new())]
-    read_by = [
-        {name: _short(config, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed, _ in tried
-    ]
-    # The older keys first: where every engine reads them, any version of any of them will.
-    best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
-    if all(why is not None for why in read_by[best].values()):
-        raise ValueError(
-            f"no engine would compute {wanted.scaling.kind} from config.json: {read_by[best]['transformers 5']}"
-        )
+    config, read_by = _keys(resolved, wanted)
+    if all(why is not None for why in read_by.values()):
+        raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
     left_out = []
     for file in sorted(path.rglob("*")):
@@ -93,9 +117,9 @@ def _directory(
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, out / name)
-    text = json.dumps(_without_nulls(tried[best][0]), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_without_nulls(config), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
-    return read_by[best], tuple(left_out)
+    return read_by, tuple(left_out)
 
 
 def _short(config: Config, changed: dict[str, Any], engine: Any) -> str | None:
@@ -123,12 +147,7 @@ def _without_nulls(config: dict[str, Any]) -> dict[str, Any]:
 
 def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) -> dict[str, str | None]:
     arch = str(resolved.config["general.architecture"])
-    checkpoint = open_checkpoint(path)
-    plan = Facts(checkpoint.resolved).scaled(scaling)
-    if isinstance(scaling, NTK):  # a larger base and nothing else
-        plan = replace(plan, layers=tuple(_rebased(layer, scaling) for layer in plan.layers))
-    meaning = replace(checkpoint.resolved, plans={**checkpoint.resolved.plans, "decoder": plan})
-    positions = positions_of(replace(checkpoint, resolved=meaning), arch)
+    positions = _positions(open_checkpoint(path), scaling)
     keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | {f"{arch}.context_length": to}
     rope = f"{arch}.rope.scaling."
     rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)
@@ -138,6 +157,15 @@ def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) 
         raise ValueError(f"what was written cannot be read back: {error}") from error
     wanted = Wanted(resolved, scaling, to)
     return {"llama.cpp": _length(found, wanted) or wanted.short_of(found)}
+
+
+def _positions(checkpoint: Checkpoint, scaling: Scaling) -> PositionsInGGUF:
+    plan = Facts(checkpoint.resolved).scaled(scaling)
+    if isinstance(scaling, NTK):  # a larger base and nothing else
+        plan = replace(plan, layers=tuple(_rebased(layer, scaling) for layer in plan.layers))
+    meaning = replace(checkpoint.resolved, plans={**checkpoint.resolved.plans, "decoder": plan})
+    arch = str(checkpoint.resolved.config["general.architecture"])
+    return positions_of(replace(checkpoint, resolved=meaning), arch)
 
 
 def _rebased(layer: Any, scaling: NTK) -> Any:

@@ -88,6 +88,7 @@ def _reach(reach: Reach) -> Html:
         *(Heading(said=words(key), number=True) for key in ("one_factor", "one_gain", "one_past")),
     ]
     rows = [[one.scaling, f"{one.factor:.4g}", f"{one.gain:.5g}", str(one.past)] for one in reach.stretches]
+    choosing = element("p", words("one_choose", to=str(reach.to)))
     pasted = [
         fold(
             words("one_paste", scaling=f"{one.scaling} \u00d7{one.factor:.4g}"),
@@ -96,7 +97,9 @@ def _reach(reach: Reach) -> Html:
         for one in reach.stretches
         if one.overrides
     ]
-    return html([title, first, table(heads, rows, label=words("one_reach", to=number(reach.to)), stacks=True), pasted])
+    return html(
+        [title, first, table(heads, rows, label=words("one_reach", to=number(reach.to)), stacks=True), choosing, pasted]
+    )
 
 
 def _override(override: Any) -> Html:

@@ -115,7 +115,8 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
         at = dict(plan.sources).get(name)
         said = f"{to:,} is within the {name} length, {start:,}{f' [{at}]' if at else ''}: no scaling is needed"
         doubt = "." if plan.trained else " if it was trained that far, which the config does not say."
-        return Reach(to=to, words=(said + doubt,))
+        measured = f"Whether one helps all the same is measured: ropewalk extend {model} --to {to} --text PATH"
+        return Reach(to=to, words=(said + doubt, *([measured] if to == start else [])))
     if to > MOST * start:
         problem = f"{to:,} is more than {MOST:,} times the {name} length, {start:,}"
         raise BadInput(where, "--to", problem, f"give a length up to {MOST * start:,}")

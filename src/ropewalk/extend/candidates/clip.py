@@ -20,7 +20,7 @@ def candidates(rope: Rope) -> Iterator[Candidate]:
     kept = [1.0] * (len(turns) - slow)
     falling = [0.5 * (1 + math.cos(math.pi * i / (slow - 1))) for i in range(slow)]
     soft = [*kept, *(min(1 / max(one, 1 / STILL), STILL) for one in falling)]
-    yield listed("clip, soft", f"the {slow} slowest pairs fade out, arXiv 2602.05258", soft, 1.0, rope)
+    yield listed("soft clip", f"the {slow} slowest pairs fade out, arXiv 2602.05258", soft, 1.0, rope)
     yield listed(
-        "clip, hard", f"the {slow} slowest pairs stopped, arXiv 2410.06205", [*kept, *[STILL] * slow], 1.0, rope
+        "hard clip", f"the {slow} slowest pairs stopped, arXiv 2410.06205", [*kept, *[STILL] * slow], 1.0, rope
     )

@@ -3,7 +3,7 @@
 yarn            the ramp that is shipped: linear in the index
 yarn paper      the ramp that is published: linear in turns
 yarn revised    linear in wavelengths, lambda' = lambda ((1 - k) s + k), k the share that is kept (yarn#24)
-yarn L* = n     as if the model had been trained at two thirds, or half, of its length: far distances are rare in
+yarn from n     as if the model had been trained at two thirds, or half, of its length: far distances are rare in
                 training, so what they teach is less than the length says (arXiv 2410.18745)
 """
 
@@ -23,18 +23,18 @@ def candidates(rope: Rope) -> Iterator[Candidate]:
         plain = YaRN(factor=s, trained=rope.trained)
         yield scaled("yarn", "the ramp that is shipped, arXiv 2309.00071", plain, rope)
         without = YaRN(factor=s, trained=rope.trained, attention_factor=1.0)
-        yield scaled("yarn, no gain", "the ramp that is shipped, without its gain", without, rope)
+        yield scaled("yarn without gain", "the ramp that is shipped, without its gain", without, rope)
         revised = _revised(rope, s)
         yield listed("yarn revised", "a ramp linear in wavelengths", revised, gain, rope)
-        yield listed("yarn revised, no gain", "a ramp linear in wavelengths, without the gain", revised, 1.0, rope)
+        yield listed("yarn revised without gain", "a ramp linear in wavelengths, without the gain", revised, 1.0, rope)
     paper = rope.divisors(YaRN(factor=s, trained=rope.trained, ramp="paper"))
     yield listed("yarn paper", "the ramp that is published, linear in turns", paper, gain, rope)
-    yield listed("yarn paper, no gain", "the ramp that is published, without its gain", paper, 1.0, rope)
+    yield listed("yarn paper without gain", "the ramp that is published, without its gain", paper, 1.0, rope)
     for name, share in ASSUMED.items():
         trained = round(rope.trained * share)
         if _has_ramp(rope, trained):
             about = f"YaRN, as if trained at {trained:,} tokens, arXiv 2410.18745"
-            yield scaled(f"yarn, L* = {name}", about, YaRN(factor=rope.to / trained, trained=trained), rope)
+            yield scaled(f"yarn from {name}", about, YaRN(factor=rope.to / trained, trained=trained), rope)
 
 
 def _revised(rope: Rope, s: float) -> list[float]:

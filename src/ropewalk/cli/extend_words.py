@@ -1,0 +1,114 @@
+"""What `ropewalk extend` says: the verdict, what was judged and what dropped, what was written, how to serve it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ropewalk.cli.output import write, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.extend.judging import Judged
+    from ropewalk.extend.prove import Proof
+    from ropewalk.extend.tournament import Result
+    from ropewalk.extend.write import Written
+    from ropewalk.scaling import Scaling
+
+JUDGED = ("judged", "factor", "gain over cropping", "far tokens", "needles", "short cost")
+
+
+def show(result: Result) -> None:
+    write(result.sentence)
+    write("")
+    best = sorted(result.judged.values(), key=lambda one: -one.gain.mean)
+    write_table(JUDGED, [_row(one) for one in best], records=True)
+    write("")
+    rows = []
+    for one in result.rounds:
+        order = sorted(one.losses, key=one.losses.__getitem__)
+        rows += [
+            (
+                f"{one.name}, {one.documents} documents" if place == 0 else "",
+                name,
+                f"{one.losses[name]:.4f}",
+                "" if name in one.kept else "dropped",
+            )
+            for place, name in enumerate(order)
+        ]
+    if rows:
+        write_table(("round", "candidate", "nats per token", ""), rows)
+        write("")
+    for one in result.rounds:
+        correlation = getattr(one, "correlation", None)
+        if correlation is not None:
+            used = "used" if getattr(one, "used", False) else "not used"
+            write(f"{one.name}: rank correlation with the full length {correlation:.2f}, {used}")
+    for what in result.not_measured:
+        write(f"not measured: {what}")
+    for name, why in result.not_tried.items():
+        write(f"not tried: {name}: {why}")
+    write(f"{len(result.sets.judge)} documents, nats per token, {result.engine}; {result.sets.rule}")
+
+
+def _row(one: Judged) -> tuple[str, ...]:
+    far = one.tail.far_gain
+    found = (
+        "-" if not one.needles else "{:.0%} [{:.0%}, {:.0%}]".format(one.needles[-1].share, *one.needles[-1].interval)
+    )
+    return (
+        one.candidate.name,
+        f"{one.candidate.factor:.4g}",
+        str(one.gain),
+        "-" if far is None else str(far),
+        found,
+        "-" if one.candidate.scaling is None else str(one.tail.short_cost),
+    )
+
+
+def written_data(written: Written, found: list[Proof], scaling: Scaling) -> dict[str, Any]:
+    return {
+        "path": str(written.path),
+        "scaling": scaling.model_dump(mode="json"),
+        "engines": written.engines,
+        "left_out": list(written.left_out),
+        "proofs": [asdict(one) | {"failed": one.failed} for one in found],
+    }
+
+
+def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int, proof: bool) -> None:
+    write(f"{written.path}: {scaling} for {to:,} tokens")
+    for name, why in written.engines.items():
+        write(f"  {name:<14} {'reads it as meant' if why is None else why}")
+    if written.left_out:
+        write(f"  not copied: {', '.join(written.left_out)}")
+    write("")
+    if not proof:
+        write("not proved: --no-proof was given")
+    rows = []
+    for one in found:
+        if one.not_run is not None:
+            rows.append((one.engine, "-", "-", f"not run: {one.not_run}"))
+        else:
+            says = f"within {one.bound:g} of" if not one.failed else f"more than {one.bound:g} from"
+            rows.append((one.engine, f"{one.mean:.1e}", f"{one.most:.1e}", f"{says} {one.against}"))
+    if rows:
+        write_table(("engine", "mean", "one token", f"nats by which the last tokens of {to:,} differ"), rows)
+    write("")
+    for engine, command in serving(str(written.path), written.path.is_dir(), to).items():
+        write(f"{engine:<10} {command}")
+
+
+def serving(path: str, directory: bool, to: int) -> dict[str, str]:
+    """By engine, the command that serves what was written."""
+    name = shlex.quote(path)
+    if directory:
+        return {
+            "vLLM": f"vllm serve {name} --max-model-len {to}",
+            "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
+            "llama.cpp": f"ropewalk export {name} --format gguf OUT.gguf; llama-server -m OUT.gguf -c {to}",
+        }
+    return {
+        "llama.cpp": f"llama-server -m {name} -c {to}",
+        "others": f"ropewalk export {name} --format hf OUT",
+    }

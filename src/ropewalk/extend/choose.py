@@ -1,0 +1,95 @@
+"""A tournament for a checkpoint: its candidates, its documents, its directory, and the checkpoint left as it was."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.checkpoints.inspect.lengths import scaled_layer
+from ropewalk.checkpoints.resolve.read import read
+from ropewalk.checkpoints.tokens.tokenizer import of
+from ropewalk.evaluate.battery import far_from
+from ropewalk.evaluate.checkpoint import digest
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking, Opening, Progress
+from ropewalk.extend.candidates import Candidate, Rope, formulas
+from ropewalk.extend.sets import draw
+from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
+from ropewalk.extend.write import served
+from ropewalk.trials.jobs import Workers
+
+HERE = Workers()
+JUDGES = 16
+"""Documents to judge on: the fewest that tell known effects from noise."""
+
+
+def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
+    """What candidates for a checkpoint are made from."""
+    plan = read(path).plan
+    layer = scaled_layer(plan)
+    known = trained or plan.trained or plan.stated
+    if known is None:
+        raise ValueError("the config does not say how long the model was trained; write --trained N")
+    if layer is None or layer.base is None or layer.rotary_width is None or len(layer.ladders) != 1:
+        raise ValueError(f"{path}: no layer rotates by the frequencies of one base, so no scaling can be chosen for it")
+    if to < known:
+        raise ValueError(f"--to {to:,} is shorter than the trained length, {known:,}; there is nothing to extend")
+    return Rope(layer.base, layer.rotary_width, known, to, layer.scaling)
+
+
+def choose(
+    path: str | Path,
+    to: int,
+    texts: Sequence[Path],
+    work: Path,
+    *,
+    trained: int | None = None,
+    judges: int = JUDGES,
+    number: int = 0,
+    tail: int = 512,
+    dtype: str | None = None,
+    workers: Workers = HERE,
+    minutes: float | None = None,
+    cheap: bool = True,
+    progress: Progress = lambda stage, done, total: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Result:
+    """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
+    minutes: `OutOfTime` is raised after so many."""
+    rope = rotation(path, to, trained)
+    near = far_from(rope.trained, lengths_of(rope.trained, to, tail))
+    with alone(work):
+        threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
+        opening = Opening(str(path), dtype=dtype, threads=threads)
+        engine, tokenizer = opening.engine(), of(meant(Path(path)))
+
+        def encode(text: str) -> Sequence[int]:
+            return tokenizer.encode(text, special=False)
+
+        sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
+        say(sets.rule)
+        candidates, refused = servable(path, rope)
+        for name, why in refused.items():
+            say(f"{name} is not tried: {why}")
+        stored = Stored(engine, work / MEASUREMENTS)
+        asking = Asking(stored, opening, workers, seconds=None if minutes is None else 60 * minutes, progress=progress)
+        found = run(asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, not_tried=refused)
+        if digest(meant(Path(path))) != engine.model:
+            raise ValueError(f"{path} was changed while it was measured; start again with another --work")
+        save(work, found.to_dict())
+    return found
+
+
+def servable(path: str | Path, rope: Rope) -> tuple[list[Candidate], dict[str, str]]:
+    """The formulas that at least one engine computes from what would be written, and why not for the others."""
+    by = served(path, rope.to)
+    kept, refused = [], {}
+    for one in formulas(rope):
+        reasons = {} if one.scaling is None else by(one.scaling)
+        if reasons and None not in reasons.values():
+            refused[one.name] = next(iter(reasons.values())) or ""
+        else:
+            kept.append(one)
+    return kept, refused

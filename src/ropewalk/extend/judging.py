@@ -1,0 +1,202 @@
+"""The last round: what the finalists are worth on documents that chose nothing, and the verdict.
+
+    better than cropping    Holm over the finalists, paired by document
+    a tie                   with the best of those, Holm again: taken is the smallest factor, then the smallest cost on
+                            short text
+
+A window with sinks and cropping itself are measured beside them and win nothing: there is nothing to write for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from ropewalk.evaluate.documents import Document
+from ropewalk.evaluate.measures import needles, tail
+from ropewalk.evaluate.passage import Cannot, Engine, Passage
+from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
+from ropewalk.extend.candidates import Candidate
+from ropewalk.extend.rounds import Ask
+from ropewalk.extend.view import seen
+
+Kind = Literal["extend", "tie", "leave", "crop", "crop better", "too few"]
+PARTS = 32
+"""Equal parts of the text for which the loss is given."""
+READ = 2
+"""Documents of which every token is scored, for the loss by position."""
+ASKED = 4
+"""Documents into which needles are put."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One candidate on the documents to judge on."""
+
+    candidate: Candidate
+    tail: tail.Tail
+    needles: list[needles.Needles] = field(default_factory=list)
+    by_position: list[float] = field(default_factory=list)
+    """Nats per token in equal parts of the text, from its start to its end."""
+
+    @property
+    def gains(self) -> list[float]:
+        """Over the best crop at the longest length, one a document."""
+        crop, loss = self.tail.crop[self.tail.best_crop], self.tail.loss[self.tail.lengths[-1]]
+        return [before - after for before, after in zip(crop, loss, strict=True)]
+
+    @property
+    def gain(self) -> Interval:
+        return paired(self.gains)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "candidate": self.candidate.to_dict(),
+            "tail": self.tail.to_dict(),
+            "needles": [one.to_dict() for one in self.needles],
+            "by_position": self.by_position,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    kind: Kind
+    winner: str
+    """A candidate; "crop" where none is better than that."""
+    best: str
+    """The largest mean gain: what the numbers of a verdict without a winner are of."""
+    tied: list[str]
+    """With the best, itself among them, from the simplest to the strongest."""
+    proven: list[str]
+    """Better than cropping, after Holm's correction."""
+
+
+def judge(
+    ask: Ask,
+    candidates: Sequence[Candidate],
+    documents: Sequence[Document],
+    encode: Callable[[str], Sequence[int]] | None,
+    *,
+    near: int,
+    lengths: Sequence[int],
+    tail_tokens: int,
+) -> tuple[dict[str, Judged], list[str]]:
+    """Each candidate on these documents, and what could not be measured, with the reason."""
+    skipped: dict[str, None] = {}
+
+    def losses(engine: Engine) -> dict[str, tail.Tail]:
+        given: dict[str, Any] = {"near": near, "lengths": lengths, "tail": tail_tokens}
+        return {
+            one.name: tail.measure(seen(engine, one, near), documents, scaling=one.scaling, **given)
+            for one in candidates
+        }
+
+    def searched(engine: Engine) -> dict[str, list[needles.Needles]]:
+        assert encode is not None
+        fillers = [document.tokens for document in documents[:ASKED]]
+        found: dict[str, list[needles.Needles]] = {}
+        for one in candidates:
+            under, each = seen(engine, one, near), found.setdefault(one.name, [])
+            for length in _places(encode, near, lengths[-1]):
+                try:
+                    each.append(needles.measure(under, fillers, encode, length, scaling=one.scaling))
+                except Cannot as error:
+                    skipped[f"needles of {one.name} at {length:,}: {error}"] = None
+        return found
+
+    def everywhere(engine: Engine) -> dict[str, list[float]]:
+        whole = [Passage.plain(document.tokens, len(document.tokens) - 1) for document in documents[:READ]]
+        found: dict[str, list[float]] = {}
+        for one in candidates:
+            if one.text == "whole":
+                each = np.mean([engine.nats(passage, one.scaling) for passage in whole], axis=0)
+                found[one.name] = [float(part.mean()) for part in np.array_split(each, PARTS)]
+        return found
+
+    tails = ask("judge", losses)
+    asked = {} if encode is None else _if_possible(ask, "needles", searched, skipped)
+    where = _if_possible(ask, "loss by position", everywhere, skipped)
+    found = {
+        one.name: Judged(one, tails[one.name], asked.get(one.name, []), where.get(one.name, [])) for one in candidates
+    }
+    return found, list(skipped)
+
+
+def _if_possible(ask: Ask, stage: str, measure: Callable[[Engine], Any], skipped: dict[str, None]) -> Any:
+    try:
+        return ask(stage, measure)
+    except Cannot as error:
+        skipped[f"{stage}: {error}"] = None
+        return {}
+
+
+def _places(encode: Callable[[str], Sequence[int]], near: int, longest: int) -> list[int]:
+    """The control, with little between the needles, then what a crop leaves, then the whole length."""
+    control = 2 * needles.COUNT * (len(encode(" The code of quartz is")) + 6)
+    return [control, *(length for length in (near, longest) if length > control)] if control <= longest else []
+
+
+def decide(judged: Mapping[str, Judged]) -> Verdict:
+    """Of the candidates that read the whole text."""
+    finals = {name: one for name, one in judged.items() if one.candidate.text == "whole"}
+    best = max(finals, key=lambda name: finals[name].gain.mean)
+    if finals[best].gain.documents < FEWEST:
+        return Verdict("too few", "crop", best, [], [])
+    apart = holm({name: p_value(one.gains) for name, one in finals.items()})
+    proven = [name for name, one in finals.items() if apart[name] and one.gain.mean > 0]
+    if not proven:
+        worse = all(apart[name] for name in finals)
+        return Verdict("crop better" if worse else "crop", "crop", best, [], [])
+    best = max(proven, key=lambda name: finals[name].gain.mean)
+    behind = {name: p_value(_between(finals[best], finals[name])) for name in proven if name != best}
+    tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
+    tied.sort(key=lambda name: (round(finals[name].candidate.factor, 6), finals[name].tail.short_cost.mean))
+    winner = tied[0]
+    kind: Kind = "leave" if finals[winner].candidate.scaling is None else "tie" if len(tied) > 1 else "extend"
+    return Verdict(kind, winner, best, tied, proven)
+
+
+def _between(one: Judged, other: Judged) -> list[float]:
+    return [a - b for a, b in zip(one.gains, other.gains, strict=True)]
+
+
+def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
+    """The verdict in words, with its interval."""
+    one = judged[verdict.best if verdict.winner == "crop" else verdict.winner]
+    length, gain = f"{one.tail.lengths[-1]:,} tokens", one.gain
+    crop = f"cropping to {one.tail.best_crop:,}"
+    count = f"{gain.documents} documents"
+    name = one.candidate.name
+    match verdict.kind:
+        case "too few":
+            return f"{count} are too few for a verdict; at {length} {name} gains {gain} nats per token over {crop}."
+        case "crop":
+            return (
+                f"Cropping is as good: at {length} the best, {name}, gains {gain} nats per token over {crop} ({count})."
+            )
+        case "crop better":
+            return (
+                f"Cropping is better: at {length} the best, {name}, gains {gain} nats per token over {crop} ({count})."
+            )
+        case "leave":
+            words = f"Leave it as it is: at {length}"
+        case "tie":
+            others = ", ".join(other for other in verdict.tied if other != name)
+            words = f"A tie with {others}: take the simplest, {name}: at {length}"
+        case _:
+            words = f"Take {name}: at {length}"
+    return f"{words} it is better than {crop} by {gain} nats per token ({count}); {besides(one)}."
+
+
+def besides(one: Judged) -> str:
+    """Far tokens, needles and the cost on short text."""
+    far = one.tail.far_gain
+    parts = [] if far is None else [f"on far tokens by {far}"]
+    if one.needles:
+        last = one.needles[-1]
+        parts.append("needles found {:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval))
+    parts.append(f"cost on short text {one.tail.short_cost}" if one.candidate.scaling else "short text stays as it was")
+    return "; ".join(parts)

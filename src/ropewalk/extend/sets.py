@@ -1,0 +1,86 @@
+"""Three sets of documents that share none: to search on, to select on, and to judge on.
+
+The best of many candidates looks too good on the documents that chose it, so those that judge have chosen nothing.
+Which documents stand where is decided by a rule before anything is measured, from their text alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ropewalk.evaluate.battery import FAR_TOKENS
+from ropewalk.evaluate.documents import Document, far_places, texts
+
+RULE = (
+    "documents of at least {longest:,} tokens{far}, in the order of the SHA-256 of their text: the first {search} to "
+    "search, the next {select} to select, {judge} of the others to judge"
+)
+FAR = " whose last {tail:,} repeat at least {least} pairs of tokens last seen more than {near:,} tokens back"
+LEAST = 2
+"""Documents of a set: the foreign text of each is taken from another."""
+
+
+@dataclass(frozen=True)
+class Sets:
+    search: list[Document]
+    select: list[Document]
+    judge: list[Document]
+    rule: str
+
+    def to_dict(self) -> dict[str, Any]:
+        each = {"search": self.search, "select": self.select, "judge": self.judge}
+        return {name: [{"name": one.name, "sha256": one.digest} for one in found] for name, found in each.items()}
+
+
+def draw(
+    paths: Sequence[Path],
+    encode: Callable[[str], Sequence[int]],
+    *,
+    longest: int,
+    near: int,
+    tail: int,
+    judge: int,
+    number: int = 0,
+) -> Sets:
+    """near: tokens from the end past which text is far; judge: documents of that set, of which the others have a
+    quarter. number: 0 for the first documents that may judge, 1 for those after them, and so on."""
+    if judge < LEAST:
+        raise ValueError(f"{judge} documents to judge on are too few; give at least {LEAST}")
+    quarter = max(LEAST, judge // 4)
+    wanted = 2 * quarter + judge * (number + 1)
+    far = FAR.format(tail=tail, least=FAR_TOKENS, near=near)
+    found: list[Document] = []
+    short = 0
+    for name, digest, text in _ordered(paths):
+        tokens = np.asarray(encode(text), dtype=np.int64) if len(text.encode()) >= longest else np.empty(0, np.int64)
+        cut = tokens[:longest]
+        if len(tokens) < longest:
+            short += 1
+        elif len(far_places(cut, tail, near)) >= FAR_TOKENS:
+            found.append(Document(name, digest, cut, round(longest / len(tokens) * len(text.encode()))))
+        if len(found) == wanted:
+            break
+    rule = RULE.format(longest=longest, far=far, search=quarter, select=quarter, judge=judge)
+    if len(found) < wanted:
+        raise ValueError(
+            f"{len(found)} documents will do and {wanted} are needed ({short} have fewer than {longest:,} tokens); "
+            f"the rule: {rule}. Give more texts, or fewer documents to judge on (now {judge})"
+        )
+    start = 2 * quarter + judge * number
+    return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule)
+
+
+def _ordered(paths: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
+    """Each text once, by its digest, which has nothing to do with what the text says."""
+    known: dict[str, tuple[str, str]] = {}
+    for name, text in texts(paths):
+        known.setdefault(hashlib.sha256(text.encode()).hexdigest(), (name, text))
+    for digest in sorted(known):
+        name, text = known[digest]
+        yield name, digest, text

@@ -1,0 +1,167 @@
+"""Which way to read longer texts is best for this model on these texts, and whether any is better than cropping.
+
+    candidates -> [skipped positions] -> search at a shorter length -> search -> select -> judge -> verdict
+
+Each round keeps about half; each arrow is on documents of its own, or on more of them. All that is measured is kept in
+the run's directory under the hash of what it is, so a run that was killed continues, and ends with the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ropewalk.evaluate.battery import far_from
+from ropewalk.evaluate.passage import Cannot
+from ropewalk.extend.asking import Asking
+from ropewalk.extend.candidates import Candidate, Rope
+from ropewalk.extend.judging import Judged, Verdict, decide, judge, sentence
+from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
+from ropewalk.extend.sets import Sets
+from ropewalk.system import lock
+
+MEASUREMENTS, LOCK, RESULT = "measurements.jsonl", "lock", "result.json"
+
+
+@dataclass(frozen=True)
+class Result:
+    engine: str
+    model: str
+    rope: Rope
+    near: int
+    tail_tokens: int
+    sets: Sets
+    tried: list[Candidate]
+    not_tried: dict[str, str]
+    """Candidates that no engine would compute, with the reason."""
+    rounds: list[Round]
+    judged: dict[str, Judged]
+    not_measured: list[str]
+    verdict: Verdict
+
+    @property
+    def sentence(self) -> str:
+        return sentence(self.verdict, self.judged)
+
+    @property
+    def winner(self) -> Candidate | None:
+        """None: nothing is to be written."""
+        found = self.judged.get(self.verdict.winner)
+        return None if found is None or found.candidate.scaling is None else found.candidate
+
+    def to_dict(self) -> dict[str, Any]:
+        rope = self.rope
+        return {
+            "engine": self.engine,
+            "digest": self.model,
+            "trained": rope.trained,
+            "to": rope.to,
+            "near": self.near,
+            "tail_tokens": self.tail_tokens,
+            "rope": {"base": rope.base, "width": rope.width},
+            "rule": self.sets.rule,
+            "sets": self.sets.to_dict(),
+            "candidates": [{**one.to_dict(), "divisors": list(rope.divisors(one.scaling))} for one in self.tried],
+            "not_tried": self.not_tried,
+            "rounds": [one.to_dict() for one in self.rounds],
+            "judged": {name: one.to_dict() for name, one in self.judged.items()},
+            "not_measured": self.not_measured,
+            "verdict": {
+                "kind": self.verdict.kind,
+                "winner": self.verdict.winner,
+                "best": self.verdict.best,
+                "tied": self.verdict.tied,
+                "proven": self.verdict.proven,
+                "sentence": self.sentence,
+            },
+        }
+
+
+def lengths_of(trained: int, to: int, tail: int) -> list[int]:
+    """Contexts to judge at: half the trained length and all of it, the wanted one, and half of that."""
+    usual = {trained // 2, trained, to // 2, to} if to > trained else {to // 4, to // 2, to}
+    found = sorted(length for length in usual if tail < length <= to)
+    far_from(trained, found)  # refuses where there is nothing to compare with
+    return found
+
+
+def run(
+    asking: Asking,
+    rope: Rope,
+    sets: Sets,
+    candidates: Sequence[Candidate],
+    encode: Callable[[str], Sequence[int]] | None,
+    *,
+    tail_tokens: int = 512,
+    cheap: bool = True,
+    not_tried: dict[str, str] | None = None,
+) -> Result:
+    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles."""
+    lengths = lengths_of(rope.trained, rope.to, tail_tokens)
+    near = far_from(rope.trained, lengths)
+    shared = {"tail": tail_tokens, "near": near}
+    beside = [one for one in candidates if one.text != "whole"]
+    left = {one.name: one for one in candidates if one.text == "whole"}
+    if not left:
+        raise ValueError("no candidate reads the whole text, so there is nothing to choose from")
+    rounds: list[Round] = []
+    not_measured: list[str] = []
+
+    def keep(found: Round) -> None:
+        nonlocal left
+        rounds.append(found)
+        left = {name: one for name, one in left.items() if name in found.kept}
+
+    if cheap and len(left) > 2 * FINALISTS:
+        try:
+            if (found := skipped(asking, left, sets.search, rope, **shared)) is not None:
+                keep(found)
+        except Cannot as error:
+            not_measured.append(f"skipped positions: {error}")
+    if len(left) > FINALISTS:
+        shorter = rope.to // 2 if rope.to // 2 > rope.trained else rope.to
+        half = sets.search[: -(-len(sets.search) // 2)]
+        keep(plain(asking, f"search at {shorter:,}", left, half, shorter, _half(left), **shared))
+    if len(left) > FINALISTS:
+        keep(plain(asking, f"search at {rope.to:,}", left, sets.search, rope.to, _half(left), **shared))
+    if len(left) > FINALISTS:
+        keep(plain(asking, f"select at {rope.to:,}", left, sets.select, rope.to, FINALISTS, **shared))
+    finals = [*left.values(), *beside]
+    judged, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
+    stored = asking.stored
+    return Result(
+        stored.name, stored.model, rope, near, tail_tokens, sets, list(candidates), dict(not_tried or {}), rounds,
+        judged, [*not_measured, *skips], decide(judged),
+    )  # fmt: skip
+
+
+def _half(left: dict[str, Candidate]) -> int:
+    return max(FINALISTS, -(-len(left) // 2))
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[Path]:
+    """The directory of a run, which is this process's until the end."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            lock(handle)
+        except BlockingIOError:
+            raise ValueError(f"another run is at work in {directory}; wait for it, or give another --work") from None
+        yield directory
+    finally:
+        os.close(handle)
+
+
+def save(directory: Path, found: dict[str, Any]) -> Path:
+    """The result, whole or not at all."""
+    partial, target = directory / f".{RESULT}.partial", directory / RESULT
+    partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(target)
+    return target

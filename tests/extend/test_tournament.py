@@ -1,0 +1,240 @@
+"""The tournament: what is best wins, what only crops never does, and a killed run ends with the same table."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropewalk.evaluate.documents import far_places
+from ropewalk.evaluate.passage import Passage
+from ropewalk.evaluate.statistics import spearman
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking, OutOfTime
+from ropewalk.extend.candidates import Candidate
+from ropewalk.extend.judging import Judged, decide
+from ropewalk.extend.rounds import Skipped
+from ropewalk.extend.sets import draw
+from ropewalk.extend.tournament import Result, alone, lengths_of, run
+from ropewalk.extend.view import Cropping
+from ropewalk.trials.jobs import Workers
+from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, documents, planted, sets
+
+LEAVE = Candidate("leave", "as it is")
+CROP = Candidate("crop", "far text thrown away", text="cropped")
+SINKS = Candidate("sinks", "a crop", text="sinks")
+GOOD, STRONGER, CROPS, COSTLY = (
+    planted(name, f) for name, f in (("good", 4), ("stronger", 8), ("crops", 5), ("costly", 6))
+)
+ALL = [LEAVE, CROP, SINKS, GOOD, STRONGER, CROPS, COSTLY]
+REACH = {4.0: TO, 8.0: TO, 6.0: TO}
+
+
+def held(
+    engine: Engineered, candidates: list[Candidate], *, file: Path | None = None, cheap: bool = False, **more: Any
+) -> Result:
+    drawn = more.pop("sets", None) or sets()
+    asking = Asking(Stored(engine, file), engine, more.pop("workers", Workers()), **more)
+    return run(asking, ROPE, drawn, candidates, None, tail_tokens=TAIL, cheap=cheap)
+
+
+def test_the_best_wins_and_is_said_with_its_interval() -> None:
+    found = held(Engineered(REACH, {6.0: 0.1, 8.0: 0.3}), ALL)
+    assert found.verdict.kind == "extend"
+    assert found.verdict.winner == "good"
+    gain = found.judged["good"].gain
+    assert gain.low > 0
+    assert f"{gain}" in found.sentence
+    assert "better than cropping to" in found.sentence
+    assert found.winner is not None
+    assert found.winner.scaling == GOOD.scaling
+
+
+def test_of_equal_ones_the_smallest_factor_wins_then_the_smallest_cost() -> None:
+    found = held(Engineered(REACH), [LEAVE, STRONGER, GOOD, CROP])
+    assert found.verdict.kind == "tie"
+    assert found.verdict.tied == ["good", "stronger"]
+    assert found.verdict.winner == "good"
+    assert "A tie with stronger: take the simplest, good" in found.sentence
+
+
+def test_a_candidate_that_crops_never_wins() -> None:
+    for seed in range(20):
+        found = held(Engineered({}), [LEAVE, CROP, SINKS, CROPS], sets=sets(seed=seed))
+        assert found.verdict.kind == "crop"
+        assert found.winner is None
+        assert found.judged["crops"].gain.mean == pytest.approx(0, abs=1e-6)
+        assert found.judged["crops"].tail.benefit.mean == pytest.approx(0, abs=1e-6)
+        assert found.sentence.startswith("Cropping is as good")
+    # Beside one that reads the text, it is not taken for as good as that.
+    assert held(Engineered(REACH), [LEAVE, CROP, CROPS, STRONGER]).verdict.winner == "stronger"
+
+
+def test_cropping_and_sinks_are_judged_and_win_nothing() -> None:
+    found = held(Engineered(REACH), ALL)
+    assert found.judged["crop"].gain.mean == pytest.approx(0, abs=1e-9)
+    assert {"crop", "sinks"}.isdisjoint(found.verdict.tied)
+    text = np.arange(10)
+    noted = Engineered()
+    cut = Cropping(noted, 6, 2)
+    seen: list[Any] = []
+    noted.nats = lambda passage, scaling=None: seen.append(passage) or np.zeros(passage.scored)
+    cut.nats(Passage.plain(text, 3))
+    assert seen[0].tokens.tolist() == [0, 1, 6, 7, 8, 9]
+    assert seen[0].positions.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_worse_than_cropping_is_said() -> None:
+    found = held(Engineered({}, {5.0: 0.5}), [LEAVE, CROPS])
+    assert found.verdict.kind == "crop better"
+    assert found.sentence.startswith("Cropping is better")
+
+
+def test_a_model_that_reads_further_by_itself_is_left_as_it_is() -> None:
+    class Reaches(Engineered):
+        def nats(self, passage: Passage, scaling: Any = None) -> Any:
+            return super().nats(passage, GOOD.scaling if scaling is None else scaling)
+
+    found = held(Reaches(REACH), [LEAVE, GOOD, STRONGER])
+    assert found.verdict.kind == "leave"
+    assert found.winner is None
+    assert found.sentence.startswith("Leave it as it is")
+
+
+def test_few_documents_conclude_nothing() -> None:
+    found = held(Engineered(REACH), [LEAVE, GOOD], sets=sets(judge=5))
+    assert found.verdict.kind == "too few"
+    assert found.winner is None
+    assert found.sentence.startswith("5 documents are too few")
+
+
+def test_under_two_names_one_candidate_is_a_tie() -> None:
+    """A/A: two names whose losses differ by chance alone are told apart in at most 5 of 100."""
+    one = held(Engineered(REACH), [LEAVE, GOOD]).judged["good"]
+    apart = 0
+    for seed in range(100):
+        draws = np.random.default_rng(seed)
+        named: dict[str, Judged] = {}
+        for name in ("a", "b"):
+            loss = {n: [v + draws.normal(0, 0.05) for v in each] for n, each in one.tail.loss.items()}
+            tail = type(one.tail)(**{**one.tail.__dict__, "loss": loss})
+            named[name] = Judged(Candidate(name, "", GOOD.scaling, factor=4), tail)
+        apart += len(decide(named).tied) < 2
+    # Binomial(100, 0.05) is above 10 once in a hundred.
+    assert apart <= 10
+
+
+@pytest.mark.parametrize("moments", [[1], [2, 9, 30, 31, 55], None])
+def test_killed_at_any_moment_it_ends_with_the_same_table(tmp_path: Path, moments: list[int] | None) -> None:
+    engine = Engineered(REACH, {6.0: 0.1})
+    want = held(engine, ALL).to_dict()
+    kills = moments or random.Random(1).sample(range(1, engine.passes // 10), 10)
+    file = tmp_path / "measurements.jsonl"
+    for moment in kills:
+        with pytest.raises(KeyboardInterrupt):
+            held(Engineered(REACH, {6.0: 0.1}, fails_at=moment), ALL, file=file)
+        if file.exists():
+            with file.open("a") as out:
+                out.write('{"key": "cut in ha')
+    last = Engineered(REACH, {6.0: 0.1})
+    assert json.dumps(held(last, ALL, file=file).to_dict()) == json.dumps(want)
+    assert last.passes == engine.passes - sum(moment - 1 for moment in kills)
+
+
+def test_a_budget_ends_between_passes_and_loses_none(tmp_path: Path) -> None:
+    file = tmp_path / "kept.jsonl"
+    with pytest.raises(OutOfTime, match=r"search at 128: 0 of"):
+        held(Engineered(REACH), ALL, file=file, seconds=-1.0)
+    assert held(Engineered(REACH), ALL, file=file, seconds=60.0).verdict.winner == "good"
+
+
+def test_several_workers_give_the_same_result() -> None:
+    engine = Engineered(REACH, {6.0: 0.1})
+    few = [LEAVE, CROP, GOOD, COSTLY]
+    want = held(engine, few).to_dict()
+    assert json.dumps(held(engine, few, workers=Workers(2)).to_dict()) == json.dumps(want)
+
+
+def test_two_runs_in_one_directory_are_refused(tmp_path: Path) -> None:
+    run_directory = tmp_path / "run"
+    with alone(run_directory), pytest.raises(ValueError, match="another run is at work"), alone(run_directory):
+        pass
+    with alone(tmp_path / "run"):
+        pass
+
+
+MANY = [LEAVE, *(planted(f"x{factor}", factor) for factor in range(2, 16))]
+
+
+class ByDistance(Engineered):
+    """A larger factor is better or worse by what it costs, at far positions alone; `turned`: the other way round where
+    the whole text is there."""
+
+    turned = False
+
+    def nats(self, passage: Passage, scaling: Any = None) -> Any:
+        factor = 1.0 if scaling is None else scaling.factor
+        sign = -1 if self.turned and not passage.gaps else 1
+        return np.full(passage.scored, 3.0 + sign * 0.01 * factor)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_skipped_positions_are_believed_only_where_they_rank_as_the_full_length(turned: bool) -> None:
+    engine = ByDistance()
+    engine.turned = turned
+    drawn = sets()
+    rope_long = ROPE.__class__(ROPE.base, ROPE.width, 16, TO)
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, rope_long, drawn, MANY, None, tail_tokens=8)
+    (first, *_) = found.rounds
+    assert isinstance(first, Skipped)
+    assert first.correlation == (-1 if turned else 1)
+    assert first.used is not turned
+    assert len(first.kept) == (len(MANY) if turned else 8)
+    assert found.verdict.best == ("x15" if turned else "leave")
+
+
+def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: Path) -> None:
+    for one in documents(20):
+        (tmp_path / f"{one.name}.txt").write_text(" ".join(map(str, one.tokens)))
+    (tmp_path / "twice.txt").write_text((tmp_path / "d0-3.txt").read_text())
+    (tmp_path / "short.txt").write_text("1 2 3")
+    (tmp_path / "never.txt").write_text(" ".join(map(str, range(1000, 1000 + TO))))
+    given = {"longest": TO, "near": TRAINED, "tail": TAIL, "judge": 8}
+
+    def encode(text: str) -> list[int]:
+        return [int(word) for word in text.split()]
+
+    drawn = draw([tmp_path], encode, **given)
+    every = [one.digest for part in (drawn.search, drawn.select, drawn.judge) for one in part]
+    assert [len(part) for part in (drawn.search, drawn.select, drawn.judge)] == [2, 2, 8]
+    assert every == sorted(set(every))
+    assert all(len(far_places(one.tokens, TAIL, TRAINED)) >= 4 for one in drawn.judge)
+    second = draw([tmp_path], encode, **given, number=1)
+    assert second.search[0].digest == drawn.search[0].digest
+    assert {one.digest for one in second.judge}.isdisjoint(every)
+    assert "at least 256 tokens" in drawn.rule
+    assert "first 2 to search, the next 2 to select, 8" in drawn.rule
+    with pytest.raises(ValueError, match="20 documents will do and 28 are needed"):
+        draw([tmp_path], encode, **given, number=2)
+
+
+def test_lengths_have_something_to_crop_to() -> None:
+    assert lengths_of(2048, 8192, 512) == [1024, 2048, 4096, 8192]
+    assert lengths_of(2048, 2048, 256) == [512, 1024, 2048]
+    with pytest.raises(ValueError, match="has nothing to be compared with"):
+        lengths_of(64, 64, 40)
+
+
+def test_rank_correlation() -> None:
+    assert spearman([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1)
+    assert spearman([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    # 1 - 6 (1 + 1) / (4 (16 - 1))
+    assert spearman([1, 2, 3, 4], [2, 1, 3, 4]) == pytest.approx(0.8)
+    assert spearman([1, 1, 1], [1, 2, 3]) == 0
+    # Ties share their ranks: 1.5, 1.5, 3 against 1, 2, 3.
+    assert spearman([5, 5, 7], [1, 2, 3]) == pytest.approx(np.corrcoef([1.5, 1.5, 3], [1, 2, 3])[0, 1])
