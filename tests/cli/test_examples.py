@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import string
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from ropewalk.cli.main import app
 from ropewalk.cli.output import example_commands
 from ropewalk.data.prepare.sample import sample
 from tests.cli.conftest import Ropewalk
+from tests.compare.tiny_study import study
 
 
 def epilogs(group: typer.Typer, name: str) -> Iterator[tuple[str, str | None]]:
@@ -53,6 +55,7 @@ def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: 
     Path("RUN").symlink_to(trained)
     if example[:2] == ("data", "show"):
         sample("text", "prepared")
+    Path("study.yaml").write_text(json.dumps(study().model_dump(mode="json")), encoding="utf-8")
     Path("config.json").symlink_to(checkpoint / "config.json")
     answer = ropewalk(*example)
     # The files that are compared do differ.

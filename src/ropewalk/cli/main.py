@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ropewalk.cli import (
+    compare,
     config,
     data,
     doctor,
@@ -51,6 +52,7 @@ app.command(epilog=export.EPILOG)(export.export)
 app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=plot.EPILOG)(plot.plot)
 app.command(epilog=lab.EPILOG)(lab.lab)
+app.command(epilog=compare.EPILOG)(compare.compare)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=estimate.EPILOG)(estimate.estimate)
 app.add_typer(data.app, name="data")

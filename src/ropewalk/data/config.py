@@ -3,6 +3,7 @@
 data: {kind: text, path: data/long-english, length: 1024}
 data: {kind: pairs, path: data/en-de, length: 128, source_length: 128}
 data: {kind: task, task: copy, length: 64}
+data: {kind: tasks, of: [copy, addition, sort, recall, parity], longest: 20}
 data: {kind: mixture, length: 1024, of: [{path: data/web, weight: 4}, {path: data/books, weight: 1}]}
 """
 
@@ -114,4 +115,36 @@ class TaskData(Spread):
     """Samples to evaluate on; none of their questions is in training."""
 
 
-AnyData = Annotated[TextData | MixtureData | PairsData | TaskData, Field(discriminator="kind")]
+TASKS = ("copy", "addition", "sort", "recall", "parity")
+
+
+class TaskSetData(Settings):
+    """Several tasks for one decoder, told apart by the first token of a sample."""
+
+    kind: Literal["tasks"] = "tasks"
+    of: tuple[Literal["copy", "addition", "sort", "recall", "parity"], ...] = Field(default=TASKS, min_length=1)
+    longest: int = Field(default=20, ge=1, le=4096)
+    """Symbols of the longest question in training; shorter ones are as frequent."""
+    length: Length = Field(default_factory=lambda given: 3 * given["longest"] + 8)
+    """Tokens of a sequence, one sample each; as many as the longest one has unless given."""
+    vocabulary: int = Field(default=72, ge=32, le=65536)
+    """Ids: those that mark start, end, mask and separator, the symbols, and one for each task."""
+    samples: int = Field(default=1_000_000, ge=1, lt=2**32)
+    """Samples of an epoch of training."""
+    valid_samples: int = Field(default=1000, ge=1, lt=2**32)
+    """Samples to evaluate on."""
+    positions: AnySkips | None = None
+    """As of text."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.length < (least := 3 * self.longest + 8):
+            says = f"{self.length} tokens hold no sample of longest={self.longest}; write {least}, or leave length out"
+            raise refusal(("length", self.length, says))
+        if self.positions is not None and self.positions.reach <= self.length:
+            says = f"reach {self.positions.reach} leaves nothing out of {self.length} tokens (data.length); raise it"
+            raise refusal(("positions", self.positions, says))
+        return self
+
+
+AnyData = Annotated[TextData | MixtureData | PairsData | TaskData | TaskSetData, Field(discriminator="kind")]

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from ropewalk.data.batch import Batch, Row, collate
-from ropewalk.data.config import AnyData, MixtureData, PairsData, TaskData, TextData
+from ropewalk.data.config import AnyData, MixtureData, PairsData, TaskData, TaskSetData, TextData
 from ropewalk.data.drawn.masking import Masking
 from ropewalk.data.drawn.skips import AnySkips, skipped
 from ropewalk.data.layout import describe
 from ropewalk.data.mixture import ENDLESS, LongDocuments, Mixed, MixedRows, Repeated
 from ropewalk.data.pairs import PairRows
 from ropewalk.data.stored import Documents
+from ropewalk.data.task_set import TaskSetRows
 from ropewalk.data.tasks import END, MASK, START, TaskRows
 from ropewalk.data.texts import DocumentRows, StreamRows
 from ropewalk.data.urls import Remote, located
@@ -122,12 +123,17 @@ def open_data(config: AnyData, *, stack: Stack, seed: int) -> Data:
     """The data of a recipe. Which targets there are follows from the model's stack."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"seed {seed}: a number from 0 to {2**32 - 1}")
-    if isinstance(config, TaskData):
-        words = {split: TaskRows(config, stack, seed, valid=split == "valid") for split in ("train", "valid")}
+    if isinstance(config, TaskData | TaskSetData):
+        words: dict[str, Rows] = {
+            split: TaskSetRows(config, stack, seed, valid=split == "valid")
+            if isinstance(config, TaskSetData)
+            else TaskRows(config, stack, seed, valid=split == "valid")
+            for split in ("train", "valid")
+        }
         fingerprint = hashlib.sha256(f"{config.model_dump_json()} {stack}".encode()).hexdigest()
         special: dict[str, int | None] = {"start": START, "end": END, "mask": MASK}
         return Data(
-            {**words},
+            words,
             length=config.length,
             seed=seed,
             vocabulary=config.vocabulary,

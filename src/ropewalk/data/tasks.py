@@ -77,7 +77,7 @@ class TaskRows:
         rng = np.random.default_rng([self.seed, number, int(self.valid)])
         for _ in range(MOST_DRAWS):
             drawn = self._draw(int(rng.integers(self.shortest, self.longest + 1)), rng)
-            if (_hash(drawn.question) % SHARE == 0) == self.valid:
+            if for_evaluation(drawn.question) == self.valid:
                 return drawn
         raise ValueError(f"data: {self.config.task} of {self.longest} symbols has too few questions; raise data.length")
 
@@ -117,5 +117,6 @@ def _sum(a: Ints, b: Ints) -> Ints:
     return out
 
 
-def _hash(question: Ints) -> int:
-    return hashlib.blake2b(question.astype(np.int64).tobytes(), digest_size=8).digest()[0]
+def for_evaluation(question: Ints, share: int = SHARE) -> bool:
+    """Whether a question is for evaluation and never for training."""
+    return hashlib.blake2b(question.astype(np.int64).tobytes(), digest_size=8).digest()[0] % share == 0

@@ -40,8 +40,11 @@ def _units(model: Transformer) -> Iterator[tuple[str, nn.Module]]:
     for side in model.config.sides:
         stack = whole.get_submodule(side)
         blocks = stack.get_submodule("blocks")
-        stack.blocks = nn.ModuleList()
+        encodings = stack.get_submodule("encodings")
+        stack.blocks, stack.encodings = nn.ModuleList(), nn.ModuleList()
         yield from ((f"{side}.blocks.{number}", block) for number, block in blocks.named_children())
+        # Apart, so that the token table is the same whatever an encoding draws.
+        yield from ((f"{side}.encodings.{number}", encoding) for number, encoding in encodings.named_children())
     yield "", whole
 
 

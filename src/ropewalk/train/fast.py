@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
-from ropewalk.data.config import MixtureData, PairsData, TaskData
+from ropewalk.data.config import MixtureData, PairsData, TaskData, TaskSetData
 from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.models.config import LayerPattern, Stacks, TransformerConfig
@@ -60,15 +60,17 @@ def _steps(recipe: Path) -> Any:
 def smaller(recipe: Recipe, folder: Path, ranks: int) -> Recipe:
     data: Any = recipe.data
     length = min(LENGTH, data.length)
-    changes: dict[str, Any] = {"length": length}
+    # The samples of several tasks have the length they have.
+    changes: dict[str, Any] = {} if isinstance(data, TaskSetData) else {"length": length}
+    length = data.length if isinstance(data, TaskSetData) else length
     if isinstance(data, PairsData):
         changes["source_length"] = min(LENGTH, data.source_length)
     started = recipe.train.start is not None
     if isinstance(data, MixtureData):
         changes["of"] = tuple(_there(part, "text", folder) for part in data.of) if not started else data.of
-    elif not isinstance(data, TaskData) and not started:
+    elif not isinstance(data, TaskData | TaskSetData) and not started:
         data = _there(data, data.kind, folder)
-    parts = zip(changes.get("of", ()), getattr(recipe.data, "of", ()), strict=True)
+    parts = zip(changes.get("of", ()), recipe.data.of if isinstance(recipe.data, MixtureData) else (), strict=True)
     stands_in = data is not recipe.data or any(part is not own for part, own in parts)
     data = data.model_copy(update=changes)
     train = recipe.train.model_dump()

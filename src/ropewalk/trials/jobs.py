@@ -39,6 +39,11 @@ class Workers(NamedTuple):
     environment: dict[str, str] = {}  # noqa: RUF012
     """Variables that the workers get."""
     say: Callable[[str], None] = tell
+    tries: int = TRIES
+    """Of one job. More for jobs that continue where a worker died."""
+    cpus: int = 1
+    """Of a Ray node that one job needs."""
+    gpus: float = 0
 
     @property
     def here(self) -> bool:
@@ -92,8 +97,8 @@ def _in_order(pool: _Pool, numbered: Iterator[tuple[int, Any]], workers: Workers
                 ready[number], error = pool.result(handle)
             except _Lost as why:
                 tries[number] = tries.get(number, 0) + 1
-                if tries[number] == TRIES:
-                    raise RuntimeError(f"job {number + 1} ended {TRIES} workers, the last one: {why}") from None
+                if tries[number] == workers.tries:
+                    raise RuntimeError(f"job {number + 1} ended {workers.tries} workers, the last one: {why}") from None
                 workers.say(f"a worker was lost ({why}); its job is done again by another")
                 lost.append((number, job))
                 continue
@@ -194,7 +199,10 @@ class _Ray:
             ray.init(logging_level="ERROR", log_to_driver=False)
         # Ray's own tries are silent.
         self.task = ray.remote(_answer).options(
-            num_cpus=1, max_retries=0, runtime_env={"env_vars": dict(workers.environment)}
+            num_cpus=workers.cpus,
+            num_gpus=workers.gpus,
+            max_retries=0,
+            runtime_env={"env_vars": dict(workers.environment)},
         )
         self.function, self.shared = function, ray.put(shared)
 

@@ -1,0 +1,175 @@
+"""`ropewalk compare`: a study, run and told."""
+
+from __future__ import annotations
+
+import json as json_text
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ropewalk.amounts import counted, duration
+from ropewalk.cli.output import Json, Quiet, examples, guarded, note, typed, write, write_json, write_table
+
+if TYPE_CHECKING:
+    from ropewalk.compare.study import Study
+    from ropewalk.trials.jobs import Workers
+
+EPILOG = examples(
+    "ropewalk compare study.yaml --dry-run             # the trials, and what they would cost",
+    "ropewalk compare study.yaml --workers 1 --out studies/mine",
+)
+
+
+@guarded
+def compare(
+    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A YAML file: a recipe, its arms, what is measured.")],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the study.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep trials and results here; unless given, beside the study.")
+    ] = None,
+    on: Annotated[
+        str, typer.Option(metavar="local|ray", help="Run trials by processes of this machine, or on a Ray cluster.")
+    ] = "local",
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Run so many trials at once; as many as there are cores unless given.")
+    ] = None,
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Run only every N-th trial; for job arrays of any scheduler.")
+    ] = "0/1",
+    most: Annotated[int | None, typer.Option("--trials", min=1, help="Stop after so many trials.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the trials and their cost, and exit.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train several models that differ in one thing, and say which is better, for what, with what certainty.
+
+    Every trial is kept under the hash of what it depends on and never done twice: the same command continues a study
+    that was stopped, and one more arm or seed runs only what is new. Arms that are not comparable are refused.
+    """
+    from ropewalk.compare.driver import Shard
+    from ropewalk.compare.study import load_study
+
+    if on not in ("local", "ray"):
+        raise typer.BadParameter(f"{on!r} is neither local nor ray", param_hint="'--on'")
+    with typed():
+        mine = Shard.read(shard)
+    study, folder = load_study(file, changes), out or file.with_suffix("")
+    if dry_run:
+        _say_plan(study, folder, workers, json)
+        return
+    found = run_study(study, folder, on_workers("ray" if on == "ray" else "local", workers), mine, most, quiet or json)
+    if json:
+        write_json(found)
+    else:
+        show(found, folder, quiet)
+
+
+def on_workers(on: Literal["local", "ray"], count: int | None) -> Workers:
+    from ropewalk.trials.jobs import Workers
+
+    # Trials have one thread each unless the study says otherwise; a thread pool per process would fight for cores.
+    return Workers(count or os.cpu_count() or 1, on, {"OMP_NUM_THREADS": "1"})
+
+
+def run_study(study: Study, out: Path, workers: Workers, shard: Any, most: int | None, silent: bool) -> dict[str, Any]:
+    from ropewalk.cli.compare_table import table_of_trials
+    from ropewalk.compare.driver import run
+    from ropewalk.compare.result import compared
+    from ropewalk.compare.tables import write_tables
+
+    with table_of_trials(silent) as watcher:
+        plan, results = run(study, out, workers, shard, watcher, most)
+    found = compared(plan, results, out)
+    partial = out / "study.json.part"
+    partial.write_text(json_text.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
+    partial.replace(out / "study.json")
+    write_tables(found, out / "csv")
+    return found
+
+
+def _say_plan(study: Study, out: Path, workers: int | None, json: bool) -> None:
+    from ropewalk.compare.cost import expected, said_before
+    from ropewalk.compare.driver import results_in
+    from ropewalk.compare.plan import Plan
+
+    plan, results = Plan(study), results_in(out)
+    needed, missing = plan.needed(results), plan.missing(results)
+    if json:
+        seconds = expected(missing, results)[0] if missing else 0.0
+        each = [{"hash": one.hash, "name": one.name, "done": one.hash in results} for one in needed]
+        write_json({"trials": each, "seconds": seconds})
+        return
+    write_table(("trial", "name", ""), [(t.hash, t.name, "done" if t.hash in results else "") for t in needed])
+    if missing:
+        note(said_before(needed, missing, results, on_workers("local", workers).count))
+
+
+def show(found: dict[str, Any], out: Path, quiet: bool) -> None:
+    if found["text"] is not None:
+        _show_text(found["text"], found["reference"], quiet)
+    if found["tasks"] is not None:
+        _show_tasks(found["tasks"], quiet)
+    missing = found["trials"]["missing"]
+    if missing:
+        write(f"{counted(len(missing), 'trial')} not done yet; the same command continues")
+    if not quiet:
+        cost = found["timing"]["cost"]
+        write(f"cost: {counted(cost['trials'], 'trial')}, {duration(cost['seconds'])} one after the other")
+        write(f"results: {out / 'study.json'}")
+
+
+def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
+    lengths = [str(n) for n in text["lengths"]]
+    rows = []
+    for name, arm in text["arms"].items():
+        cells = [_loss(arm["same_tokens"].get(n)) for n in lengths]
+        said = [text["verdicts"][n if n in text["verdicts"] else int(n)].get(name, {}) for n in lengths]
+        judged = [one.get("verdict", "reference") for one in said]
+        rows.append((name, *(f"{cell} {_sign(one)}".rstrip() for cell, one in zip(cells, judged, strict=True))))
+    if not quiet:
+        write(
+            f"text: nats per token of the same last {text['tail']} tokens, by tokens of context; trained on "
+            f"{text['trained']}; + better and - worse than {reference}, = tie"
+        )
+    write_table(("encoding", *lengths), rows)
+    pays = text["context_pays"]
+    if not pays["pays"]:
+        gain = "not known" if pays["gain"] is None else f"{pays['gain']:.3f} nats"
+        write(f"no verdicts on text: context gains the reference {gain} within its length, {pays['least']} are needed")
+    if not quiet:
+        write("")
+
+
+def _show_tasks(tasks: dict[str, Any], quiet: bool) -> None:
+    for task in tasks["tasks"]:
+        rows = []
+        for name, arm in tasks["arms"].items():
+            exact = arm["exact"][task]
+            said = tasks["verdicts"][task].get(name, {}).get("verdict", "")
+            rows.append((name, *(_share(exact[str(n)]) for n in tasks["lengths"]), said))
+        if not quiet:
+            about = f"exact match of each seed in %, by symbols; trained to {tasks['longest']}"
+            write(f"{task}: {about}")
+        write_table(("encoding", *(str(n) for n in tasks["lengths"]), "against the reference"), rows)
+        if not quiet:
+            write("")
+
+
+def _loss(values: Any) -> str:
+    if isinstance(values, str):
+        return values
+    numbers = [value for value in values or [] if value is not None]
+    return f"{sum(numbers) / len(numbers):.3f}" if numbers else "-"
+
+
+def _sign(verdict: str) -> str:
+    return {"better": "+", "worse": "-", "tie": "="}.get(verdict, "")
+
+
+def _share(one: dict[str, Any]) -> str:
+    points = one["points"]
+    return points if isinstance(points, str) else " ".join(f"{100 * p:.0f}" for p in points) or "-"

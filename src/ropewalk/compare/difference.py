@@ -1,0 +1,86 @@
+"""Is an arm different from the reference? Seeds are the unit: what another run of the same recipe would change.
+
+    difference     Student's t of two samples with one variance: seeds of the arm, seeds of the reference
+    noise floor    t(0.975, n - 1) s sqrt(2): how far apart two single runs of the reference are, 19 times of 20
+    ranks          the exact test of rank sums, for outcomes that are all or nothing
+
+A difference counts where it is past the noise floor and its hypothesis falls under Holm's correction over all arms.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ropewalk.evaluate.statistics import LEVEL, holm, t_cdf, t_quantile
+
+Verdict = Literal["better", "worse", "tie", "no verdict"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Arm minus reference, over seeds."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    seeds: tuple[int, int]
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: None if value in (math.inf, -math.inf) else value for name, value in asdict(self).items()}
+
+
+def difference(arm: Sequence[float], reference: Sequence[float], level: float = LEVEL) -> Difference:
+    count, freedom = (len(arm), len(reference)), len(arm) + len(reference) - 2
+    mean = statistics.fmean(arm) - statistics.fmean(reference)
+    if freedom < 1:
+        return Difference(mean, -math.inf, math.inf, 1.0, count)
+    squares = sum((x - statistics.fmean(part)) ** 2 for part in (arm, reference) for x in part)
+    spread = math.sqrt(squares / freedom * (1 / count[0] + 1 / count[1]))
+    half = t_quantile((1 + level) / 2, freedom) * spread
+    if spread == 0:
+        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0, count)
+    return Difference(mean, mean - half, mean + half, 2 * (1 - t_cdf(abs(mean) / spread, freedom)), count)
+
+
+def noise_floor(reference: Sequence[float], level: float = LEVEL) -> float | None:
+    """None where there are too few seeds to know it."""
+    if len(reference) < 2:
+        return None
+    return t_quantile((1 + level) / 2, len(reference) - 1) * statistics.stdev(reference) * math.sqrt(2)
+
+
+def verdicts(
+    found: Mapping[str, Difference], floor: float | None, *, lower_is_better: bool = True
+) -> dict[str, Verdict]:
+    """Of every arm against the reference, together. Without a noise floor there is none."""
+    if floor is None:
+        return dict.fromkeys(found, "no verdict")
+    rejected = holm({name: one.p for name, one in found.items()})
+    return {
+        name: "tie"
+        if not rejected[name] or abs(one.mean) <= floor
+        else "better"
+        if (one.mean < 0) == lower_is_better
+        else "worse"
+        for name, one in found.items()
+    }
+
+
+def rank_sum(arm: Sequence[float], reference: Sequence[float]) -> float:
+    """The two-sided p of the exact test: the share of all ways to deal out the outcomes that are as uneven as this."""
+    both = [*arm, *reference]
+    ranks = [sum(y < x for y in both) + (sum(y == x for y in both) + 1) / 2 for x in both]
+    middle = len(arm) * (len(both) + 1) / 2
+    seen = abs(sum(ranks[: len(arm)]) - middle)
+    ways = [abs(sum(each) - middle) for each in itertools.combinations(ranks, len(arm))]
+    return sum(way >= seen - 1e-9 for way in ways) / len(ways)

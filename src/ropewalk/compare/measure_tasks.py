@@ -1,0 +1,46 @@
+"""Exact match of a task by the size of its questions: what the model would write, token after token, is all right.
+
+The answer is read with the right tokens before each of its tokens. A causal model that is right about every one of them
+writes the same answer alone, and one that is wrong about the first wrong one does not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ropewalk import positions
+from ropewalk.compare.measure_text import CANNOT
+from ropewalk.data.batch import IGNORE
+from ropewalk.data.config import TaskSetData
+from ropewalk.data.task_set import TaskSetRows
+from ropewalk.models import Transformer
+
+SEED = 0x5EED
+"""Of the questions: the same for every arm and seed."""
+
+
+def measure(model: Transformer, data: TaskSetData, asked: dict[str, Any]) -> dict[str, Any]:
+    """The share of right answers, by task and size."""
+    rows = TaskSetRows(data, "decoder", SEED, valid=True)
+    return {
+        "exact": {
+            task: {size: _share(model, rows, task, size, asked["samples"]) for size in asked["lengths"]}
+            for task in data.of
+        }
+    }
+
+
+@torch.inference_mode()
+def _share(model: Transformer, rows: TaskSetRows, task: str, size: int, count: int) -> float | str:
+    rng = np.random.default_rng([SEED, size])
+    told = [rows.told(task, rows.sample(task, size, rng)) for _ in range(count)]
+    tokens, target = (torch.from_numpy(np.stack(part)) for part in zip(*told, strict=True))
+    length = tokens.shape[1]
+    if model.plan.table is not None and length > model.plan.table:
+        return CANNOT
+    logits = model(tokens, positions.plain(length, batch=len(tokens)))
+    right = (logits.argmax(-1) == target) | (target == IGNORE)
+    return float(right.all(-1).double().mean())

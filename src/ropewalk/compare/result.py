@@ -1,0 +1,327 @@
+"""What the trials of a study say together, as data: verdicts, curves, both rankings, and what was not shown.
+
+Everything that a second run of the study would change stands under `timing`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ropewalk.compare.cost import Cost
+from ropewalk.compare.difference import difference, noise_floor, rank_sum, verdicts
+from ropewalk.compare.measure_text import BINS, CANNOT
+from ropewalk.compare.plan import Plan, Results
+from ropewalk.compare.trials import digest
+from ropewalk.evaluate.statistics import FEWEST, holm, paired, wilson
+
+SOLVED = 0.9
+"""Share of right answers from which on a task counts as solved."""
+PAYS = 0.05
+"""Nats by which the reference must gain from context within its length; else verdicts on text mean nothing."""
+
+Trials = Sequence[Mapping[str, Any]]
+
+
+def compared(plan: Plan, results: Results, out: Path) -> dict[str, Any]:
+    study = plan.study
+    needed = plan.needed(results)
+    known = [results[trial.hash] for trial in needed if trial.hash in results]
+    registered = out / "registered.jsonl"
+    lines = registered.read_text(encoding="utf-8").splitlines() if registered.is_file() else []
+    asked = study.model_dump(mode="json")
+    return {
+        "study": asked,
+        "hash": digest(asked),
+        "reference": study.reference,
+        "trials": {"done": len(known), "missing": [trial.name for trial in needed if trial.hash not in results]},
+        "versions": sorted({json.dumps(one["versions"], sort_keys=True) for one in known}),
+        "text": _text(plan, results) if study.text is not None else None,
+        "tasks": _tasks(plan, results) if study.tasks is not None else None,
+        "timing": {
+            "registered": [json.loads(line) for line in lines],
+            "cost": Cost.of(needed, results)._asdict(),
+            "arms": {part: _times(plan, part, results) for part in study.parts},
+        },
+    }
+
+
+def _judged(plan: Plan, part: str, arm: str, results: Results, *, shared: bool = False) -> Trials:
+    """The trials of an arm that are there."""
+    found = plan.final(part, arm, results, shared=shared)
+    return [results[trial.hash] for trial in found if trial.hash in results]
+
+
+def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
+    own, shared = _judged(plan, part, arm, results), _judged(plan, part, arm, results, shared=True)
+    first = next(iter([*own, *shared]), None)
+    return {
+        "seeds": len(own),
+        "factor": plan.own_rate(part, arm, results),
+        "rate": own[0]["rate"] if own else None,
+        "parameters": first and first["parameters"],
+        "step_flops": first and first["step_flops"],
+        "tokens": first and first["tokens"],
+        "diverged": [{"seed": one["seed"], **one["diverged"]} for one in own if one["diverged"]],
+        "loss": [one["loss"] for one in own],
+        "shared_loss": [one["loss"] for one in shared],
+    }
+
+
+def _text(plan: Plan, results: Results) -> dict[str, Any]:
+    study, names = plan.study, plan.study.arms_of("text")
+    assert study.text is not None
+    arms = {name: _about(plan, "text", name, results) for name in names}
+    done = {
+        name: [one["measured"] for one in _judged(plan, "text", name, results) if one["measured"]] for name in names
+    }
+    trained = plan.trials.recipes["text", study.reference].data.length
+    for name, about in arms.items():
+        about["same_tokens"] = _by_length(done[name], "same_tokens")
+        about["non_overlapping"] = _by_length(done[name], "non_overlapping")
+        about["sliding"] = _by_length(done[name], "sliding")
+        about["within"] = _means([one["within"] for one in done[name]])
+        about["by_position"] = _positions(done[name])
+    pays = _context_pays(arms[study.reference]["within"])
+    lengths = [n for n in sorted({trained, *study.text.lengths}) if n >= trained]
+    floors, judged = {}, {}
+    for length in lengths:
+        values = {name: _seed_means(done[name], length) for name in names}
+        reference = values[study.reference]
+        enough = study.text.reference_seeds is not None and len(reference) >= study.text.reference_seeds
+        floor = noise_floor(reference) if enough and not isinstance(reference, str) else None
+        floors[length] = floor
+        judged[length] = _verdicts(values, done, study.reference, length, floor if pays["pays"] else None)
+    return {
+        "trained": trained,
+        "lengths": lengths,
+        "pieces": done[study.reference][0]["pieces"] if done[study.reference] else 0,
+        "tail": study.text.tail,
+        "context_pays": pays,
+        "noise_floor": floors,
+        "verdicts": judged,
+        "rankings": _rankings(arms),
+        "arms": arms,
+    }
+
+
+def _verdicts(
+    values: Mapping[str, Sequence[float] | str],
+    done: Mapping[str, Trials],
+    reference: str,
+    length: int,
+    floor: float | None,
+) -> dict[str, dict[str, Any]]:
+    """Of each arm but the reference, at one length: loss of the same tokens."""
+    base = values[reference]
+    found = {
+        name: difference(value, base)
+        for name, value in values.items()
+        if name != reference and not isinstance(value, str) and not isinstance(base, str) and value and base
+    }
+    said = verdicts(found, floor)
+    answer: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        if name == reference:
+            continue
+        if isinstance(value, str):
+            answer[name] = {"verdict": value}
+        elif name in found:
+            over = paired(_by_document(done[name], done[reference], length))
+            verdict = said[name]
+            # Past the noise of seeds and not past that of texts: another text could turn it round.
+            if verdict in ("better", "worse") and (over.documents < FEWEST or over.low <= 0 <= over.high):
+                verdict = "tie" if over.documents >= FEWEST else "no verdict"
+            answer[name] = {"verdict": verdict, **found[name].to_dict(), "documents": over.to_dict()}
+        else:
+            answer[name] = {"verdict": "no verdict"}
+    return answer
+
+
+def _by_document(arm: Trials, reference: Trials, length: int) -> list[float]:
+    """Arm minus reference for each piece of text, over all seeds."""
+    return [
+        a - b
+        for a, b in zip(_document_means(arm, length), _document_means(reference, length), strict=True)
+        if math.isfinite(a - b)
+    ] or [math.nan]
+
+
+def _document_means(done: Trials, length: int) -> list[float]:
+    rows = [_at(one["same_tokens"], length) for one in done]
+    return [statistics.fmean(math.inf if v is None else v for v in column) for column in zip(*rows, strict=True)]
+
+
+def _seed_means(done: Trials, length: int) -> list[float] | str:
+    """One number a seed, or that the arm cannot."""
+    rows = [_at(one["same_tokens"], length) for one in done]
+    if CANNOT in rows:
+        return CANNOT
+    if any(None in row for row in rows):
+        return "not finite"
+    return [statistics.fmean(row) for row in rows]
+
+
+def _by_length(done: Trials, protocol: str) -> dict[str, Any]:
+    """Of each seed, the mean over pieces."""
+    found: dict[str, Any] = {}
+    for length in done[0][protocol] if done else ():
+        rows = [one[protocol][length] for one in done]
+        found[str(length)] = (
+            CANNOT if CANNOT in rows else [None if None in row else statistics.fmean(row) for row in rows]
+        )
+    return found
+
+
+def _positions(done: Trials) -> list[dict[str, Any]]:
+    rows = [one["by_position"] for one in done]
+    return [
+        {"from": column[0]["from"], "to": column[0]["to"], "loss": [one["loss"] for one in column]}
+        for column in zip(*rows, strict=True)
+    ]
+
+
+def _means(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
+    return [None if None in column else statistics.fmean(column) for column in zip(*rows, strict=True)]
+
+
+def _context_pays(within: Sequence[float | None]) -> dict[str, Any]:
+    """Late positions against early ones: 192-255 against 16-31 where the length is 256."""
+    known = [value for value in within if value is not None]
+    if len(known) < BINS or len(known) < len(within):
+        return {"pays": False, "gain": None, "least": PAYS}
+    gain = known[1] - statistics.fmean(known[12:])
+    return {"pays": gain >= PAYS, "gain": gain, "least": PAYS}
+
+
+def _rankings(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """By validation loss at the trained length: each arm at its own learning rate, and all at the shared one."""
+
+    def ranked(key: str) -> list[str]:
+        means = {
+            name: statistics.fmean(math.inf if v is None else v for v in about[key])
+            for name, about in arms.items()
+            if about[key]
+        }
+        return sorted(means, key=lambda name: (means[name], name))
+
+    own, shared = ranked("loss"), ranked("shared_loss")
+    both = [name for name in own if name in shared]
+    pairs = [(a, b) for i, a in enumerate(both) for b in both[i + 1 :]]
+    agree = sum(shared.index(a) < shared.index(b) for a, b in pairs)
+    tau = (2 * agree - len(pairs)) / len(pairs) if pairs else None
+    return {"own": own, "shared": shared, "kendall_tau": tau}
+
+
+def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
+    study, names = plan.study, plan.study.arms_of("tasks")
+    assert study.tasks is not None
+    data: Any = plan.trials.recipes["tasks", study.reference].data
+    arms = {name: _about(plan, "tasks", name, results) for name in names}
+    judged: dict[str, dict[str, Any]] = {}
+    for name in names:
+        done = [one["measured"]["exact"] for one in _judged(plan, "tasks", name, results) if one["measured"]]
+        arms[name]["exact"] = {
+            task: {str(n): _points([_at(one[task], n) for one in done]) for n in study.tasks.lengths}
+            for task in data.of
+        }
+    for task in data.of:
+        reach = {name: _reach(arms[name]["exact"][task], study.tasks.lengths) for name in names}
+        base = reach[study.reference]
+        ps = {name: rank_sum(reach[name], base) for name in names[1:] if reach[name] and base}
+        rejected = holm(ps)
+        judged[task] = {
+            name: {
+                "reach": reach[name],
+                "p": ps[name],
+                "verdict": _task_verdict(rejected[name], reach[name], base, study.tasks.reference_seeds),
+            }
+            for name in ps
+        } | {study.reference: {"reach": base, "p": None, "verdict": "reference"}}
+    return {
+        "tasks": list(data.of),
+        "longest": data.longest,
+        "lengths": list(study.tasks.lengths),
+        "samples": study.tasks.samples,
+        "solved": SOLVED,
+        "verdicts": judged,
+        "rankings": _rankings(arms),
+        "arms": arms,
+    }
+
+
+def _points(each: Sequence[float | str]) -> dict[str, Any]:
+    """Every seed's share of right answers, and how many seeds solve it."""
+    numbers = [one for one in each if not isinstance(one, str)]
+    if not numbers:
+        return {"points": CANNOT if each else []}
+    solved = sum(one >= SOLVED for one in numbers)
+    low, high = wilson(solved, len(numbers))
+    return {
+        "points": numbers,
+        "solved": solved,
+        "of": len(numbers),
+        "low": low,
+        "high": high,
+        "median": statistics.median(numbers),
+    }
+
+
+def _reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> list[float]:
+    """Of each seed, the longest of the lengths up to which it solves every one; 0: not even the first."""
+    rows = [exact[str(n)]["points"] for n in sorted(lengths)]
+    count = max((len(row) for row in rows if not isinstance(row, str)), default=0)
+    found = []
+    for seed in range(count):
+        far = 0
+        for length, row in zip(sorted(lengths), rows, strict=True):
+            if isinstance(row, str) or row[seed] < SOLVED:
+                break
+            far = length
+        found.append(float(far))
+    return found
+
+
+def _task_verdict(rejected: bool, arm: Sequence[float], base: Sequence[float], least: int | None) -> str:
+    if least is None or len(base) < least:
+        return "no verdict"
+    if not rejected:
+        return "tie"
+    return "better" if sum(arm) / len(arm) > sum(base) / len(base) else "worse"
+
+
+def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
+    """Seconds of a step, and the validation loss each arm had when the fastest was done."""
+    found: dict[str, dict[str, Any]] = {}
+    for arm in plan.study.arms_of(part):
+        done = [one for one in _judged(plan, part, arm, results) if one["timing"]["step"]]
+        found[arm] = {
+            "step": statistics.median(one["timing"]["step"] for one in done) if done else None,
+            "train": sum(one["timing"]["train"] for one in done),
+            "curves": [one["curve"] for one in done],
+            "steps": done[0]["steps"] if done else 0,
+        }
+    fastest = min((one["step"] for one in found.values() if one["step"]), default=None)
+    for one in found.values():
+        curves = one.pop("curves")
+        share = fastest / one["step"] if fastest and one["step"] else None
+        one["loss_at_equal_time"] = [_along(curve, share * one["steps"]) for curve in curves] if share else []
+    return found
+
+
+def _along(curve: Sequence[Sequence[float]], step: float) -> float | None:
+    """The loss at a step between two measurements, on the straight line between them."""
+    for (a, first), (b, second) in itertools.pairwise(curve):
+        if a <= step <= b and first is not None and second is not None:
+            return first + (second - first) * (step - a) / (b - a)
+    return curve[-1][1] if curve and step >= curve[-1][0] else None
+
+
+def _at(by_length: Mapping[Any, Any], length: int) -> Any:
+    """Lengths are text where this was read from JSON."""
+    return by_length[length] if length in by_length else by_length[str(length)]

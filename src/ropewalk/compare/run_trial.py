@@ -1,0 +1,142 @@
+"""One trial: a training that resumes where it was, and its measurement. The result is a file named by the trial's hash.
+
+OUT/trials/HASH.json    done; never written twice
+OUT/runs/HASH/          under way, or killed; removed when done
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ropewalk.checkpoints.load.model import load
+from ropewalk.compare import measure_tasks, measure_text
+from ropewalk.compare.trials import Trial, outside, parameters
+from ropewalk.data.config import TaskSetData, TextData
+from ropewalk.train.checkpoint.store import NotFinite
+from ropewalk.train.config import Recipe
+from ropewalk.train.guard.faults import Fault
+from ropewalk.train.metrics import read
+from ropewalk.train.plan.cost import step_flops
+from ropewalk.train.plan.sizes import sizes
+from ropewalk.train.run import train, versions
+from ropewalk.yaml_text import to_yaml
+
+
+class Stopped(RuntimeError):
+    """A signal ended a trial; the same command continues it."""
+
+
+def file_of(out: Path, hash: str) -> Path:
+    return out / "trials" / f"{hash}.json"
+
+
+def run_trial(out: str, trial: Trial) -> str:
+    """Does a trial unless it is done; its hash."""
+    name, folder = trial.hash, Path(out)
+    if file_of(folder, name).is_file():
+        return name
+    before = torch.get_num_threads()
+    torch.set_num_threads(trial.threads)
+    try:
+        _write(file_of(folder, name), _done(trial, folder / "runs" / name))
+    finally:
+        torch.set_num_threads(before)
+    shutil.rmtree(folder / "runs" / name, ignore_errors=True)
+    return name
+
+
+def _done(trial: Trial, run: Path) -> dict[str, Any]:
+    kinds = outside(trial.recipe.model)
+    diverged = _train(trial.recipe, run, kinds)
+    records = read(run / "metrics.jsonl")
+    began = time.perf_counter()
+    measured = None
+    if diverged is None and trial.measure is not None:
+        model, data = load(run / "export", kinds=kinds), trial.recipe.data
+        if isinstance(data, TaskSetData):
+            measured = measure_tasks.measure(model, data, trial.measure)
+        else:
+            assert isinstance(data, TextData)
+            measured = measure_text.measure(model, data, trial.measure)
+    cut = sizes(trial.recipe.train, trial.recipe.data.length, 1)
+    steps = {record["step"]: record for record in records["train"]}
+    curve = {record["step"]: record["loss"] for record in records["valid"]}
+    seconds = [record["seconds"] for record in steps.values()]
+    return {
+        "hash": trial.hash,
+        "part": trial.part,
+        "arm": trial.arm,
+        "seed": trial.seed,
+        "factor": trial.factor,
+        "share": trial.share,
+        "rate": trial.recipe.train.peak(trial.recipe.model.width),
+        "parameters": parameters(trial.recipe.model),
+        "steps": cut.steps,
+        "tokens": cut.steps * cut.batch,
+        "step_flops": step_flops(trial.recipe.model, cut.rows, cut.length),
+        "diverged": diverged,
+        "loss": curve.get(cut.steps),
+        "curve": sorted(curve.items()),
+        "measured": measured,
+        "versions": versions(),
+        "timing": {
+            "train": sum(seconds),
+            "step": statistics.median(seconds) if seconds else None,
+            "measure": time.perf_counter() - began,
+            "memory": max((record["memory"] or 0 for record in steps.values()), default=0),
+            "host": socket.gethostname(),
+            "ended": time.time(),
+        },
+    }
+
+
+def _train(recipe: Recipe, run: Path, kinds: list[str]) -> dict[str, Any] | None:
+    """What went wrong where a training diverged, which is a result; None where it did not."""
+    mesh = recipe.mesh
+    ranks = mesh.dp_replicate * (mesh.dp_shard or 1) * mesh.cp * mesh.tp
+    try:
+        if ranks > 1:
+            return _by_torchrun(recipe, run, ranks, kinds)
+        if not (result := train(recipe, run, resume=True, kinds=kinds)).finished:
+            raise Stopped(f"stopped at step {result.step:,} of {result.steps:,}; the same command continues it")
+    except (Fault, NotFinite) as error:
+        return {"why": type(error).__name__, "said": str(error).partition("\n")[0]}
+    return None
+
+
+def _by_torchrun(recipe: Recipe, run: Path, ranks: int, kinds: list[str]) -> dict[str, Any] | None:
+    """A trial of several processes on this machine."""
+    run.mkdir(parents=True, exist_ok=True)
+    file = run / "trial.yaml"
+    file.write_text(to_yaml(recipe.model_dump(mode="json")), encoding="utf-8")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    command = [*launch, "-m", "ropewalk", "train", str(file), "--resume", "--quiet", "--out", str(run)]
+    command += [part for kind in kinds for part in ("--allow-kind", kind)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if not done.returncode:
+        return None
+    faults = [one for one in read(run / "metrics.jsonl")["event"] if one["what"] == "not finite"]
+    if not faults:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return {"why": "Fault", "said": f"step {faults[-1]['step']}: not finite"}
+
+
+def _write(file: Path, result: dict[str, Any]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{os.getpid()}.part")
+    with partial.open("w", encoding="utf-8") as out:
+        json.dump(result, out, indent=1, allow_nan=False)
+        out.flush()
+        os.fsync(out.fileno())
+    partial.replace(file)

@@ -1,0 +1,76 @@
+"""Verdicts: the same thing is not called different, another thing is, and the tests are the textbook's."""
+
+from __future__ import annotations
+
+import math
+import random
+from itertools import combinations
+
+import mpmath
+import pytest
+
+from ropewalk.compare.difference import difference, noise_floor, rank_sum, verdicts
+
+
+def t_tail(t: float, freedom: int) -> float:
+    """Two-sided, by integrating Student's density."""
+    scale = mpmath.gamma((freedom + 1) / 2) / (mpmath.sqrt(freedom * mpmath.pi) * mpmath.gamma(freedom / 2))
+    return float(2 * scale * mpmath.quad(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2), [t, mpmath.inf]))
+
+
+def test_the_difference_is_the_two_sample_t_test() -> None:
+    arm, reference = [1.0, 2.0, 4.0], [2.0, 4.0, 6.0, 9.0]
+    # Means 7/3 and 21/4; squares 14/3 and 107/4; freedom 5.
+    variance = (14 / 3 + 107 / 4) / 5
+    t = (21 / 4 - 7 / 3) / math.sqrt(variance * (1 / 3 + 1 / 4))
+    found = difference(arm, reference)
+    assert found.mean == pytest.approx(7 / 3 - 21 / 4)
+    assert found.p == pytest.approx(t_tail(t, 5), rel=1e-9)
+    # 2.570582 is the textbook's t(0.975, 5).
+    assert found.half_width == pytest.approx(2.570582 * math.sqrt(variance * (1 / 3 + 1 / 4)), rel=1e-6)
+
+
+def test_the_noise_floor_covers_19_of_20_pairs_of_runs() -> None:
+    rng = random.Random(1)
+    seeds = [rng.gauss(2, 0.01) for _ in range(2000)]
+    floor = noise_floor(seeds)
+    assert floor is not None
+    inside = sum(abs(rng.gauss(2, 0.01) - rng.gauss(2, 0.01)) < floor for _ in range(4000))
+    assert 0.935 < inside / 4000 < 0.965
+
+
+def test_ten_seeds_split_in_two_are_rarely_called_different() -> None:
+    """And the test alone, without the floor, keeps its level: the floor is not what saves it."""
+    rng = random.Random(2)
+    called = alone = splits = 0
+    for _ in range(20):
+        seeds = [rng.gauss(3, 0.02) for _ in range(10)]
+        for half in combinations(range(10), 5):
+            arm, reference = [seeds[i] for i in half], [seeds[i] for i in range(10) if i not in half]
+            found = {"same": difference(arm, reference)}
+            called += verdicts(found, noise_floor(reference))["same"] != "tie"
+            alone += verdicts(found, 0.0)["same"] != "tie"
+            splits += 1
+    assert called / splits <= 0.07
+    assert 0.03 < alone / splits <= 0.07
+
+
+def test_a_real_difference_is_found_and_has_a_direction() -> None:
+    rng = random.Random(3)
+    reference = [rng.gauss(3, 0.01) for _ in range(5)]
+    arms = {name: [rng.gauss(at, 0.01) for _ in range(3)] for name, at in (("low", 2.9), ("high", 3.2), ("same", 3.0))}
+    found = {name: difference(values, reference) for name, values in arms.items()}
+    said = verdicts(found, noise_floor(reference))
+    assert said == {"low": "better", "high": "worse", "same": "tie"}
+    assert set(verdicts(found, None).values()) == {"no verdict"}
+    assert set(verdicts(found, 1.0).values()) == {"tie"}
+
+
+@pytest.mark.parametrize(("arm", "reference", "p"), [
+    ([5, 6, 7, 8, 9], [0, 1, 2, 3, 4], 2 / 252),
+    ([3, 4, 5], [0, 1, 2], 2 / 20),
+    ([20, 20, 20], [20, 20, 20], 1.0),
+    ([0, 0, 40], [0, 0, 0], 1.0),
+])  # fmt: skip
+def test_rank_sums_count_the_ways_to_deal_outcomes_out(arm: list[float], reference: list[float], p: float) -> None:
+    assert rank_sum(arm, reference) == pytest.approx(p)

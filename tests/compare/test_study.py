@@ -1,0 +1,186 @@
+"""A study: what it refuses, which trials it makes, that none is done twice, and that a kill changes no number."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ropewalk.compare import run_trial as running
+from ropewalk.compare.driver import Shard, Watcher, register, results_in, run
+from ropewalk.compare.plan import Plan
+from ropewalk.compare.result import compared
+from ropewalk.compare.study import load_study
+from ropewalk.compare.trials import Trial, Trials
+from ropewalk.data.prepare.sample import sample
+from ropewalk.distributed.world import MeshConfig, World
+from ropewalk.encodings import template
+from ropewalk.train.objective import learner
+from ropewalk.trials.jobs import Workers
+from tests.compare.tiny_study import TASKS, study
+
+HERE = Workers()
+
+
+def told(found: dict[str, Any]) -> dict[str, Any]:
+    """All that a second run must give again."""
+    return {name: value for name, value in found.items() if name != "timing"}
+
+
+def test_an_arm_of_another_size_is_refused() -> None:
+    wider = {"rope": "rope", "wide": {"model": {"hidden": 32}}}
+    with pytest.raises(ValueError, match=r"wide and the reference rope differ in parameters: [\d,]+ and [\d,]+, \+\d+"):
+        Trials(study(arms=wider))
+    Trials(study(arms={**wider, "wide": {**wider["wide"], "differs": ["parameters"]}}))
+
+
+def test_other_batches_are_refused_and_the_difference_is_named() -> None:
+    fewer = {"rope": "rope", "short": {"train": {"steps": 3}, "data": {"longest": 4}}}
+    with pytest.raises(
+        ValueError, match=r"data.longest is 5 and 4; data.length is 23 and 20; .*train.steps is 4 and 3"
+    ):
+        Trials(study(arms=fewer))
+    Trials(study(arms={**fewer, "short": {**fewer["short"], "differs": ["data"]}}))
+    # Other positions are the same batches.
+    Trials(study(arms={"rope": "rope", "random": {"data": {"positions": {"kind": "random", "reach": 64}}}}))
+
+
+@pytest.mark.parametrize(("changes", "says"), [
+    ({"reference": "none"}, "none is no arm; there are rope, alibi"),
+    ({"tasks": None}, "nothing is measured"),
+    ({"tasks": {**TASKS, "arms": ["fire"]}}, "names fire; the arms are rope, alibi"),
+    ({"tasks": {**TASKS, "reference_seeds": 3}}, "reference_seeds"),
+    ({"text": {"lengths": [64]}, "tasks": None}, r"no such data|data/long-english"),
+])  # fmt: skip
+def test_a_study_that_cannot_be_run_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises((ValueError, OSError), match=says):
+        Trials(study(**changes))
+
+
+def test_arms_start_from_the_same_weights() -> None:
+    arms = {"rope": "rope", "t5": "t5", "learned": {"model": {"encoding": {"kind": "learned", "longest": 64}}}}
+    arms["learned"]["differs"] = ["parameters"]  # pyrefly: ignore
+    made = Trials(study(arms={**arms, "t5": {"model": {"encoding": "t5"}, "differs": ["parameters"]}}))
+    world = World.start(MeshConfig(), device="cpu")
+    states = [
+        learner(made.trial("tasks", arm, 3).recipe.model, world, seed=3).state_dict()
+        for arm in ("rope", "t5", "learned")
+    ]
+    for other in states[1:]:
+        assert len(other) > len(states[0])
+        assert all(torch.equal(value, other[name]) for name, value in states[0].items())
+
+
+def test_a_hash_names_what_a_trial_depends_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trials = Trials(study())
+    first = trials.trial("tasks", "rope", 0)
+    assert pickle.loads(pickle.dumps(first)).hash == first.hash  # noqa: S301
+    more = Trials(study(arms={"rope": "rope", "alibi": "alibi", "xpos": "xpos"}, rates={}))
+    assert more.trial("tasks", "rope", 0).hash == first.hash
+    others = [more.trial("tasks", "rope", 1), more.trial("tasks", "rope", 0, 2.0), more.trial("tasks", "xpos", 0)]
+    others += [more.trial("tasks", "rope", 0, search=True)]
+    assert len({first.hash, *(one.hash for one in others)}) == 5
+
+
+def test_the_search_takes_a_part_of_the_training_at_other_rates() -> None:
+    made = Trials(study(rates={"share": 0.5}))
+    search = made.trial("tasks", "rope", 0, 2.0, search=True)
+    assert (search.recipe.train.steps, search.recipe.train.optimizer.lr, search.measure) == (2, 2e-2, None)
+    plan = Plan(study(rates={"share": 0.5}))
+    found = {
+        trial.hash: {"loss": loss} for trial, loss in zip(plan._search("tasks", "rope"), (3.0, 2.0, 2.0), strict=True)
+    }
+    assert plan.own_rate("tasks", "rope", found) == 1.0
+    found[plan._search("tasks", "rope")[2].hash]["loss"] = 1.0
+    assert plan.own_rate("tasks", "rope", found) == 2.0
+    assert [trial.factor for trial in plan.final("tasks", "rope", found, shared=True)] == [1.0]
+
+
+def test_seeds_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
+    data = {"kind": "text", "path": str(sample("text", tmp_path / "data")), "length": 32, "isolate": False}
+    text = {"recipe": {"data": data}, "lengths": [32], "seeds": 2, "until": {"half_width": 0.01, "seeds": 4}}
+    plan = Plan(study(text=text, tasks=None))
+
+    def results(spread: float) -> dict[str, Any]:
+        each = [(arm, seed) for arm in ("rope", "alibi") for seed in range(6)]
+        return {plan.trials.trial("text", arm, seed).hash: {"loss": 2 + spread * (seed % 2)} for arm, seed in each}
+
+    assert plan.seeds("text", "alibi", results(0.0)) == 2
+    assert plan.seeds("text", "alibi", results(1.0)) == 4
+    assert plan.seeds("text", "alibi", {}) == 2
+
+
+def test_the_same_study_gives_the_same_numbers_and_does_nothing_twice(tmp_path: Path) -> None:
+    one, two = (compared(*run(study(), tmp_path / name, HERE), tmp_path / name) for name in ("one", "two"))
+    assert told(one) == told(two)
+    assert one["tasks"]["arms"]["rope"]["exact"]["copy"].keys() == {"2", "8"}
+    begun: list[Trial] = []
+    more = study(arms={"rope": "rope", "alibi": "alibi", "none": "none"})
+    run(more, tmp_path / "one", HERE, watcher=Watcher(begin=lambda trials, out: begun.extend(trials)))
+    assert [trial.arm for trial in begun] == ["none"]
+    assert len((tmp_path / "one" / "registered.jsonl").read_text().splitlines()) == 2
+    assert not list((tmp_path / "one" / "runs").iterdir())
+
+
+def test_a_killed_trial_continues_to_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = compared(*run(study(), tmp_path / "whole", HERE), tmp_path / "whole")
+    train: Callable[..., Any] = running.train
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "train", lambda *a, **k: train(*a, **k, until=3))
+        for _ in range(2):  # a kill in the middle of each arm
+            with pytest.raises(running.Stopped):
+                run(study(), tmp_path / "cut", HERE)
+    assert list((tmp_path / "cut" / "runs").iterdir())
+    assert told(compared(*run(study(), tmp_path / "cut", HERE), tmp_path / "cut")) == told(whole)
+
+
+def test_shards_are_disjoint_and_together_the_whole(tmp_path: Path) -> None:
+    many = study(tasks={**TASKS, "seeds": 8})
+    needed = Plan(many).needed({})
+    mine = [[trial for trial in needed if Shard(number, 3).has(trial)] for number in range(3)]
+    assert sorted(trial.hash for part in mine for trial in part) == sorted(trial.hash for trial in needed)
+    assert all(mine)
+    for wrong in ("1", "3/3", "a/b", "-1/2"):
+        with pytest.raises(ValueError, match="is no shard"):
+            Shard.read(wrong)
+
+
+def test_divergence_is_a_result(tmp_path: Path) -> None:
+    wild = study(arms={"rope": "rope", "wild": {"model": {"std": 1e25}}})
+    found = compared(*run(wild, tmp_path, HERE), tmp_path)
+    (one,) = found["tasks"]["arms"]["wild"]["diverged"]
+    assert (one["seed"], one["why"]) == (0, "Fault")
+    assert not found["tasks"]["arms"]["rope"]["diverged"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_an_encoding_outside_the_package_enters_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("flat.py").write_text(template.TEXT.format(name="Flat", kind="flat.Flat"), encoding="utf-8")
+    Path("study.yaml").write_text(json.dumps(study().model_dump(mode="json")), encoding="utf-8")
+    mine = load_study("study.yaml", ["arms.mine=flat.Flat"])
+    found = compared(*run(mine, tmp_path / "out", Workers(2)), tmp_path / "out")
+    assert found["trials"] == {"done": 3, "missing": []}
+    assert found["tasks"]["arms"]["mine"]["exact"]["copy"]["2"]["of"] == 1
+
+
+def test_a_budget_ends_a_study_between_trials(tmp_path: Path) -> None:
+    said: list[str] = []
+    _, results = run(study(budget=1e-9), tmp_path, HERE, watcher=Watcher(say=said.append))
+    assert len(results) == 1
+    assert "the budget of 1e-09 hours is used up; 1 trials were not begun" in said[-1]
+
+
+def test_what_is_compared_is_written_down_before(tmp_path: Path) -> None:
+    first = register(study(), tmp_path)
+    assert register(study(), tmp_path) == first
+    assert results_in(tmp_path) == {}
+    (line,) = (tmp_path / "registered.jsonl").read_text().splitlines()
+    assert json.loads(line)["hash"] == first
+    assert register(study(threads=2), tmp_path) != first
