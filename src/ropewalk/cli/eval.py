@@ -56,8 +56,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="NAME",
-            help="Compute with ropewalk; with transformers, which has architectures that ropewalk does not load; or "
-            "with llama.cpp, from a .gguf file.",
+            help="Compute with ropewalk; with transformers, which has architectures that ropewalk does not load; with "
+            "llama.cpp, from a .gguf file; or with vllm:PYTHON, the python of an environment that has vLLM.",
         ),
     ] = "ropewalk",
     html: Annotated[
@@ -74,12 +74,14 @@ def evaluate(
     Measurements are stored by the hash of model, text and scaling, so the same command continues a stopped run.
     """
     from ropewalk.evaluate import battery
-    from ropewalk.evaluate.checkpoint import ENGINES, opened
+    from ropewalk.evaluate.checkpoint import check_name, opened
     from ropewalk.evaluate.documents import read
     from ropewalk.evaluate.store import Stored
 
-    if engine not in ENGINES:
-        raise typer.BadParameter(f"no engine {engine!r}; there are {', '.join(ENGINES)}", param_hint="'--engine'")
+    try:
+        check_name(engine)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--engine'") from None
     computes, encode = opened(path, engine=engine, dtype=dtype, kinds=allow_kind or ())
     known = int(amount(trained)) if trained else computes.trained
     if known is None:

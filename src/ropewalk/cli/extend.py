@@ -99,6 +99,9 @@ def extend(
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the likelihoods of engines at the new length.")
     ] = True,
+    vllm: Annotated[
+        Path | None, typer.Option(metavar="PYTHON", help="Prove it with vLLM too, in the environment of this python.")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -110,6 +113,8 @@ def extend(
     config.json, or a .gguf file with changed keys and the same weights, bit for bit. The exit code is 1 where an engine
     computes something else, and where the budget ended before the verdict.
     """
+    if vllm is not None and not proof:
+        raise typer.BadParameter("it is for the proof; leave out --no-proof", param_hint="'--vllm'")
     longest = int(amount(to))
     known = int(amount(trained)) if trained else None
     if scaling is not None:
@@ -118,7 +123,7 @@ def extend(
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else text[0].read_text(encoding="utf-8")
-        written, proofs = _write(path, out, chosen, longest, sample if proof else None, silent=quiet or json)
+        written, proofs = _write(path, out, chosen, longest, sample if proof else None, vllm, silent=quiet or json)
         if json:
             write_json(written_data(written, proofs, chosen))
         elif quiet:
@@ -142,7 +147,7 @@ def extend(
     winner = result.winner
     if winner is not None and winner.scaling is not None and not _own(path):
         sample = _sample() if proof else None
-        written, proofs = _write(path, place, winner.scaling, longest, sample, silent=quiet or json)
+        written, proofs = _write(path, place, winner.scaling, longest, sample, vllm, silent=quiet or json)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
     if written is not None and winner is not None and winner.scaling is not None:
         said["written"] = written_data(written, proofs, winner.scaling)
@@ -207,9 +212,9 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
 
 
 def _write(
-    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, silent: bool
+    path: str, out: str, scaling: Scaling, to: int, sample: str | None, vllm: Path | None, *, silent: bool
 ) -> tuple[Written, list[Proof]]:
-    """sample: the text of the proof; None: no proof."""
+    """sample: the text of the proof; None: no proof. vllm: the python of an environment that has it."""
     from ropewalk.extend.write import write as write_checkpoint
 
     written = write_checkpoint(path, out, scaling, to)
@@ -218,7 +223,7 @@ def _write(
     from ropewalk.extend.prove import prove
 
     with status_line(silent) as show_line:
-        return written, prove(Path(path), written.path, scaling, to, sample, progress=show_line)
+        return written, prove(Path(path), written.path, scaling, to, sample, vllm=vllm, progress=show_line)
 
 
 def _check(written: Written, proofs: list[Proof]) -> None:

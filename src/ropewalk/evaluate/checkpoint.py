@@ -19,15 +19,16 @@ from ropewalk.evaluate.passage import Engine
 WEIGHTS = (".safetensors", ".gguf", "config.json")
 
 
-ENGINES = ("ropewalk", "transformers", "llama.cpp")
+ENGINES = ("ropewalk", "transformers", "llama.cpp", "vllm:PYTHON")
+"""As --engine writes them. PYTHON: that of vLLM's own environment."""
+VLLM = "vllm:"
 
 
 def opened(
     path: str | Path, *, engine: str = "ropewalk", dtype: str | None = None, kinds: Collection[str] = ()
 ) -> tuple[Engine, Callable[[str], Sequence[int]]]:
     """The engine, and what turns a text into its tokens without special ones."""
-    if engine not in ENGINES:
-        raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+    check_name(engine)
     place = meant(Path(path))
     tokenizer = of(place)
     facts = Facts(read(place, kinds=kinds))
@@ -35,10 +36,17 @@ def opened(
         found: Engine = _by_transformers(place, facts, dtype)
     elif engine == "llama.cpp":
         found = _by_llama_cpp(place, facts, dtype)
+    elif engine.startswith(VLLM):
+        found = _by_vllm(place, facts, dtype, Path(engine.removeprefix(VLLM)))
     else:
         model = load(place, dtype=dtype, kinds=kinds)
         found = Ours(model, model=digest(place), windows_scale=facts.windows_scale)
     return found, lambda text: tokenizer.encode(text, special=False)
+
+
+def check_name(engine: str) -> None:
+    if engine not in ENGINES and engine.removeprefix(VLLM) in (engine, ""):
+        raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
 
 
 def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
@@ -72,6 +80,14 @@ def _by_llama_cpp(place: Path, facts: Facts, dtype: str | None) -> Engine:
     from ropewalk.evaluate.engines.llama_cpp import LlamaCpp
 
     return LlamaCpp(place, model=digest(place), facts=facts)
+
+
+def _by_vllm(place: Path, facts: Facts, dtype: str | None, python: Path) -> Engine:
+    if not place.is_dir():
+        raise ValueError(f"vLLM reads directories, {place} is a file; write ropewalk export {place} --format hf OUT")
+    from ropewalk.evaluate.engines.vllm import ByVLLM
+
+    return ByVLLM(place, python, model=digest(place), facts=facts, dtype=dtype)
 
 
 def digest(path: Path) -> str:

@@ -112,14 +112,40 @@ def _besides(config: Config, reading: Reading, engine: Any) -> tuple[str, ...]:
 def _vllm(config: Config, model: str) -> Override:
     serve = f"vllm serve {shlex.quote(model)}"
     told = f"--max-model-len {config.wanted.to}"
+    found, why, notes = _vllm_keys(config)
+    if found is None:
+        return Override(engine="vLLM", why=why)
+    given = f" --hf-overrides {shlex.quote(_json(found))}" if found else ""
+    return Override(engine="vLLM", text=f"{serve}{given} {told}", notes=notes)
+
+
+def vllm_keys(resolved: Resolved, scaling: Scaling | None, to: int) -> tuple[dict[str, Any] | None, str | None]:
+    """What --hf-overrides has to say for texts of `to` tokens, or None and why it cannot; scaling: None for the
+    checkpoint's own."""
+    refusal = vllm.read(resolved).refusal
+    if refusal is not None:
+        return None, refusal
+    if scaling is not None:
+        config = Config(Facts(resolved), find_part(resolved.config, resolved.where), Wanted(resolved, scaling, to))
+        return _vllm_keys(config)[:2]
+    length = vllm.read(resolved).length
+    if length is not None and length >= to:
+        return {}, None
+    if any(layer.scaling is not None for layer in resolved.plan.layers):
+        return None, f"it ends texts at {length or 0:,} tokens, where the checkpoint's scaling ends"
+    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), Wanted(resolved, Linear(factor=1), to))
+    changes = config.short_lengths()
+    return ({"text_config": changes} if config.inside else dict(changes)), None
+
+
+def _vllm_keys(config: Config) -> tuple[dict[str, Any] | None, str | None, tuple[str, ...]]:
+    """The keys that override the config's; None and why there are none; and what else it then does."""
     if isinstance(config.wanted.scaling, LongRoPE):
         why = config.wanted.short_of(vllm.read(config.facts.resolved))
-        return Override(engine="vLLM", why=why) if why else Override(engine="vLLM", text=f"{serve} {told}")
+        return None if why else {}, why, ()
     if isinstance(config.wanted.scaling, Dynamic):
-        return Override(
-            engine="vLLM",
-            why="its base does not grow with the text: it either does not scale, or scales texts of every length",
-        )
+        why = "its base does not grow with the text: it either does not scale, or scales texts of every length"
+        return None, why, ()
     why: str | None = None
     for longer in (False, True):
         changes: dict[str, Any] = {"rope_parameters": config.parameters()}
@@ -133,11 +159,10 @@ def _vllm(config: Config, model: str) -> Override:
         reading = _reading(config, config.changed(_as_vllm(config, changes)), vllm)
         missing = config.wanted.short_of(reading)
         if missing is None and (reading.length or 0) >= config.wanted.to:
-            given = shlex.quote(_json({"text_config": changes} if nested else changes))
-            text = f"{serve} --hf-overrides {given} {told}"
-            return Override(engine="vLLM", text=text, notes=(*_besides(config, reading, vllm), *_table(config, longer)))
+            notes = (*_besides(config, reading, vllm), *_table(config, longer))
+            return {"text_config": changes} if nested else changes, None, notes
         why = why or missing
-    return Override(engine="vLLM", why=why or "its maximum length would stay shorter")
+    return None, why or "its maximum length would stay shorter", ()
 
 
 def _table(config: Config, longer: bool) -> tuple[str, ...]:
