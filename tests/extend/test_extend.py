@@ -11,9 +11,10 @@ import pytest
 import torch
 import transformers
 
+from ropewalk.extend import greedy
 from ropewalk.extend.prove import prove
 from ropewalk.extend.write import write
-from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, Scaling, YaRN
+from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
 from tests.checkpoints.small_models import make_gguf
 
 TO = 512
@@ -87,9 +88,10 @@ def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Pat
     found = {one.engine: one for one in prove(models / form, out, scaling, TO, TEXT)}
     assert not any(one.failed for one in found.values())
     ran = {name for name, one in found.items() if one.not_run is None}
-    assert ran == ({"ropewalk", "transformers"} if form == "source" else {"ropewalk", "llama.cpp"})
+    cached = {"transformers, cached"} if form == "source" else set()
+    assert ran == ({"ropewalk", "transformers"} if form == "source" else {"ropewalk", "llama.cpp"}) | cached
     other = {one.engine: one for one in prove(models / form, out, YaRN(factor=4, trained=256), TO, TEXT)}
-    assert {name for name, one in other.items() if one.failed} == ran
+    assert {name for name, one in other.items() if one.failed} == ran - cached
 
 
 def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
@@ -112,3 +114,35 @@ def test_pickles_and_code_are_named_and_not_copied(models: Path, tmp_path: Path)
     done = write(tmp_path / "source", tmp_path / "out", YaRN(factor=2, trained=256), TO)
     assert done.left_out == ("modeling.py", "old.bin")
     assert not (tmp_path / "out" / "modeling.py").exists()
+
+
+def test_tokens_chosen_with_a_cache_are_those_without(models: Path, tmp_path: Path) -> None:
+    write(models / "source", tmp_path / "out", SCALINGS[0], TO)
+    model = transformers.LlamaForCausalLM.from_pretrained(tmp_path / "out").eval()
+    prompt = np.random.default_rng(1).integers(0, 256, 256 - greedy.BEFORE)
+    chosen = prompt.tolist()
+    with torch.no_grad():
+        for _ in range(greedy.TOKENS):
+            chosen.append(int(model(torch.tensor([chosen]), use_cache=False).logits[0, -1].argmax()))
+    assert greedy._chosen(model, prompt).tolist() == chosen[-greedy.TOKENS :]
+    assert greedy.shortfalls(model, prompt, 256, SCALINGS[0]).tolist() == [0.0] * greedy.TOKENS
+
+
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_a_model_whose_frequencies_change_on_the_way_chooses_otherwise(models: Path, kind: str) -> None:
+    """Keys that the short list rotated stay in the cache when the long list begins."""
+    rope: dict[str, Any] = {"rope_type": kind, "rope_theta": 1e4, "factor": 32.0}
+    scaling: Scaling = Dynamic(factor=32, trained=256)
+    if kind == "longrope":
+        lists = {"short_factor": [1.0] * 8, "long_factor": [3.0] * 8}
+        rope |= lists | {"original_max_position_embeddings": 256}
+        scaling = LongRoPE(short=(1.0,) * 8, long=(3.0,) * 8, trained=256, factor=32)
+    config = transformers.LlamaConfig.from_pretrained(models / "source")
+    config.rope_parameters = rope
+    config.max_position_embeddings = 256 if kind == "dynamic" else TO
+    model = transformers.LlamaForCausalLM.from_pretrained(models / "source", config=config).eval()
+    prompt = np.random.default_rng(1).integers(0, 256, 256 - greedy.BEFORE)
+    short = greedy.shortfalls(model, prompt, 256, scaling)
+    assert len(short) == greedy.TOKENS
+    # The pass that chooses token 256 has 256 tokens and is the last of the old frequencies.
+    assert short[: greedy.BEFORE + 1].max() < 1e-4 < short[greedy.BEFORE + 1 :].max()

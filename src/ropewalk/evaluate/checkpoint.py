@@ -25,22 +25,29 @@ VLLM = "vllm:"
 
 
 def opened(
-    path: str | Path, *, engine: str = "ropewalk", dtype: str | None = None, kinds: Collection[str] = ()
+    path: str | Path,
+    *,
+    engine: str = "ropewalk",
+    dtype: str | None = None,
+    kinds: Collection[str] = (),
+    hashed: bool = True,
 ) -> tuple[Engine, Callable[[str], Sequence[int]]]:
-    """The engine, and what turns a text into its tokens without special ones."""
+    """The engine, and what turns a text into its tokens without special ones. hashed: whether the engine names its
+    weights by their digest, which reads all of them; measurements that are stored need it."""
     check_name(engine)
     place = meant(Path(path))
     tokenizer = of(place)
     facts = Facts(read(place, kinds=kinds))
+    named = digest(place) if hashed else ""
     if engine == "transformers":
-        found: Engine = _by_transformers(place, facts, dtype)
+        found: Engine = _by_transformers(place, facts, dtype, named)
     elif engine == "llama.cpp":
-        found = _by_llama_cpp(place, facts, dtype)
+        found = _by_llama_cpp(place, facts, dtype, named)
     elif engine.startswith(VLLM):
-        found = _by_vllm(place, facts, dtype, Path(engine.removeprefix(VLLM)))
+        found = _by_vllm(place, facts, dtype, named, Path(engine.removeprefix(VLLM)))
     else:
         model = load(place, dtype=dtype, kinds=kinds)
-        found = Ours(model, model=digest(place), windows_scale=facts.windows_scale)
+        found = Ours(model, model=named, windows_scale=facts.windows_scale)
     return found, lambda text: tokenizer.encode(text, special=False)
 
 
@@ -49,7 +56,7 @@ def check_name(engine: str) -> None:
         raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
 
 
-def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
+def _by_transformers(place: Path, facts: Facts, dtype: str | None, named: str) -> Engine:
     if not place.is_dir():
         raise ValueError(
             f"transformers reads directories, {place} is a file; write ropewalk export {place} --format hf OUT"
@@ -69,25 +76,25 @@ def _by_transformers(place: Path, facts: Facts, dtype: str | None) -> Engine:
     finally:
         if shown:
             bar.enable_progress_bar()
-    return HF(model, model=digest(place), facts=facts)
+    return HF(model, model=named, facts=facts)
 
 
-def _by_llama_cpp(place: Path, facts: Facts, dtype: str | None) -> Engine:
+def _by_llama_cpp(place: Path, facts: Facts, dtype: str | None, named: str) -> Engine:
     if place.is_dir():
         raise ValueError(f"llama.cpp reads .gguf files; write ropewalk export {place} --format gguf OUT.gguf")
     if dtype is not None:
         raise ValueError(f"llama.cpp computes with the file's weights; leave out --dtype {dtype}")
     from ropewalk.evaluate.engines.llama_cpp import LlamaCpp
 
-    return LlamaCpp(place, model=digest(place), facts=facts)
+    return LlamaCpp(place, model=named, facts=facts)
 
 
-def _by_vllm(place: Path, facts: Facts, dtype: str | None, python: Path) -> Engine:
+def _by_vllm(place: Path, facts: Facts, dtype: str | None, named: str, python: Path) -> Engine:
     if not place.is_dir():
         raise ValueError(f"vLLM reads directories, {place} is a file; write ropewalk export {place} --format hf OUT")
     from ropewalk.evaluate.engines.vllm import ByVLLM
 
-    return ByVLLM(place, python, model=digest(place), facts=facts, dtype=dtype)
+    return ByVLLM(place, python, model=named, facts=facts, dtype=dtype)
 
 
 def digest(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 What was meant is the source under the scaling, computed by us in float32. A quantised file is another matter: llama.cpp
 rounds activations to eight bits there, so its likelihoods of the written file are compared with its own of the source
-started with the flags for the same scaling.
+started with the flags for the same scaling. transformers also chooses tokens across the old length, with a cache and
+without.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.evaluate.checkpoint import opened
-from ropewalk.evaluate.passage import Cannot, Passage
+from ropewalk.evaluate.passage import Cannot, Numbers, Passage
+from ropewalk.extend.greedy import BEFORE, TOKENS, shortfalls
 from ropewalk.scaling import Scaling
 
 SCORED = 64
@@ -57,7 +60,7 @@ def prove(
 ) -> list[Proof]:
     """text: anything, read again and again until it has `to` tokens; the last are scored. vllm: the python of an
     environment that has it."""
-    ours, encode = opened(source, dtype="float32")
+    ours, encode = opened(source, dtype="float32", hashed=False)
     tokens = _filled(encode(text), to)
     passage = Passage.plain(tokens, SCORED)
     progress("ropewalk, the source under the scaling")
@@ -72,16 +75,33 @@ def prove(
         try:
             if name == "llama.cpp" and not _float32(written):
                 against = "llama.cpp on the source, with the scaling's flags"
-                want = opened(source, engine=name)[0].nats(passage, scaling)
-            engine = f"vllm:{vllm}" if name == "vLLM" else name
-            got = opened(written, engine=engine, dtype=None if name == "llama.cpp" else "float32")[0].nats(passage)
+                want = opened(source, engine=name, hashed=False)[0].nats(passage, scaling)
+            dtype = None if name == "llama.cpp" else "float32"
+            named = f"vllm:{vllm}" if name == "vLLM" else name
+            engine = opened(written, engine=named, dtype=dtype, hashed=False)[0]
+            got = engine.nats(passage)
         except Cannot as error:
             found.append(Proof(engine=name, not_run=str(error)))
             continue
         apart = np.abs(got - want)
         mean = abs(float((got - want).mean()))
         found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), bound=MEAN[name]))
+        if name == "transformers" and ours.trained is not None and BEFORE < ours.trained < to - TOKENS:
+            progress(f"{name}, with a cache and without")
+            found.append(_greedy(engine, tokens[: ours.trained - BEFORE], ours.trained, scaling))
     return found
+
+
+def _greedy(engine: Any, prompt: Numbers, trained: int, scaling: Scaling) -> Proof:
+    engine.transformer.set_attn_implementation(engine.own_attention)
+    short = shortfalls(engine.transformer, prompt, trained, scaling)
+    return Proof(
+        engine="transformers, cached",
+        against=f"its best without a cache, of {TOKENS} greedy tokens across {trained:,}",
+        mean=float(short.mean()),
+        most=float(short.max()),
+        bound=MEAN["transformers"],
+    )
 
 
 def _engines(written: Path, vllm: Path | None) -> Iterator[tuple[str, str | None]]:

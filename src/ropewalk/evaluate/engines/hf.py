@@ -42,6 +42,8 @@ class HF(ByLogits):
         self.trained = facts.resolved.plan.trained or facts.resolved.plan.stated
         self.vocabulary: int = config.vocab_size
         self._patched: tuple[object, Patched | None] = (None, None)
+        self.own_attention: str = transformer.config._attn_implementation  # noqa: SLF001, there is no public name
+        """What it has by itself, and needs where it has a cache: ours is for whole texts."""
         tokens = torch.arange(PROBE, device=transformer.device)[None] % self.vocabulary
         wanted = self._probed(tokens)
         if set(getattr(config, "layer_types", None) or ()) <= KNOWN_LAYERS:

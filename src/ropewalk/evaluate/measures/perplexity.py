@@ -4,8 +4,9 @@
     sliding           windows of the same length, `stride` tokens further each; a token is scored once, with at least
                       length - stride tokens before it (but in the first window)
 
-Averages of window means, as some published scripts take them, weigh a token of the first window less than one of the
-others; `window_mean` reproduces that figure for comparison and is never mixed with the rest.
+Averages of window means, as the scripts of YaRN and LongRoPE take them (jquesnelle/yarn, eval/perplexity.py), weigh a
+token of the first window less than one of the others; `window_mean` reproduces that figure for comparison and is never
+mixed with the rest.
 """
 
 from __future__ import annotations
