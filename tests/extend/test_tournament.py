@@ -88,6 +88,11 @@ def test_cropping_and_sinks_are_judged_and_win_nothing() -> None:
     assert seen[0].positions.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_a_window_with_sinks_wins_nothing_even_where_it_gains() -> None:
+    found = held(Engineered(REACH, {8.0: 0.1}), [LEAVE, GOOD, STRONGER]).judged
+    assert decide({"sinks": Judged(SINKS, found["good"].tail), "stronger": found["stronger"]}).winner == "stronger"
+
+
 def test_worse_than_cropping_is_said() -> None:
     found = held(Engineered({}, {5.0: 0.5}), [LEAVE, CROPS])
     assert found.verdict.kind == "crop better"

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --quiet   # chooses by measuring",
+    "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --html longer.html --quiet",
     "ropewalk extend MODEL longer --to 512 --scaling yarn",
     "ropewalk extend MODEL linear --to 512 --scaling linear --no-proof --json",
 )
 CHOOSING = {
     "--work": "work", "--documents": "documents", "--tail": "tail", "--budget": "budget", "--on": "on",
-    "--workers": "workers", "--no-cheap": "cheap", "--dtype": "dtype",
+    "--workers": "workers", "--no-cheap": "cheap", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
 
@@ -96,6 +97,9 @@ def extend(
         ),
     ] = True,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
+    ] = None,
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the likelihoods of engines at the new length.")
     ] = True,
@@ -125,7 +129,7 @@ def extend(
         sample = _sample() if not text else text[0].read_text(encoding="utf-8")
         written, proofs = _write(path, out, chosen, longest, sample if proof else None, vllm, silent=quiet or json)
         if json:
-            write_json(written_data(written, proofs, chosen))
+            write_json(written_data(written, proofs, chosen, longest))
         elif quiet:
             write(str(written.path))
         else:
@@ -150,7 +154,11 @@ def extend(
         written, proofs = _write(path, place, winner.scaling, longest, sample, vllm, silent=quiet or json)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
     if written is not None and winner is not None and winner.scaling is not None:
-        said["written"] = written_data(written, proofs, winner.scaling)
+        said["written"] = written_data(written, proofs, winner.scaling, longest)
+    if html is not None:
+        from ropewalk.report.extend_page import page
+
+        html.write_text(page(Path(path).name, said), encoding="utf-8")
     if json:
         write_json(said)
     elif quiet:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +65,13 @@ def _row(one: Judged) -> tuple[str, ...]:
     )
 
 
-def written_data(written: Written, found: list[Proof], scaling: Scaling) -> dict[str, Any]:
+def written_data(written: Written, found: list[Proof], scaling: Scaling, to: int) -> dict[str, Any]:
     return {
         "path": str(written.path),
         "scaling": scaling.model_dump(mode="json"),
         "engines": written.engines,
         "left_out": list(written.left_out),
+        "commands": written.commands(to),
         "proofs": [asdict(one) | {"failed": one.failed} for one in found],
     }
 
@@ -95,20 +95,5 @@ def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int
     if rows:
         write_table(("engine", "mean", "one token", f"nats by which the last tokens of {to:,} differ"), rows)
     write("")
-    for engine, command in serving(str(written.path), written.path.is_dir(), to).items():
+    for engine, command in written.commands(to).items():
         write(f"{engine:<10} {command}")
-
-
-def serving(path: str, directory: bool, to: int) -> dict[str, str]:
-    """By engine, the command that serves what was written."""
-    name = shlex.quote(path)
-    if directory:
-        return {
-            "vLLM": f"vllm serve {name} --max-model-len {to}",
-            "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
-            "llama.cpp": f"ropewalk export {name} --format gguf OUT.gguf; llama-server -m OUT.gguf -c {to}",
-        }
-    return {
-        "llama.cpp": f"llama-server -m {name} -c {to}",
-        "others": f"ropewalk export {name} --format hf OUT",
-    }

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ropewalk.evaluate.battery import FAR_TOKENS
-from ropewalk.evaluate.documents import Document, far_places, texts
+from ropewalk.evaluate.documents import Document, cut, far_places, texts
 
 RULE = (
     "documents of at least {longest:,} tokens{far}, in the order of the SHA-256 of their text: the first {search} to "
@@ -57,13 +55,12 @@ def draw(
     far = FAR.format(tail=tail, least=FAR_TOKENS, near=near)
     found: list[Document] = []
     short = 0
-    for name, digest, text in _ordered(paths):
-        tokens = np.asarray(encode(text), dtype=np.int64) if len(text.encode()) >= longest else np.empty(0, np.int64)
-        cut = tokens[:longest]
-        if len(tokens) < longest:
+    for name, text in _ordered(paths):
+        document = cut(name, text, encode, longest)
+        if document is None:
             short += 1
-        elif len(far_places(cut, tail, near)) >= FAR_TOKENS:
-            found.append(Document(name, digest, cut, round(longest / len(tokens) * len(text.encode()))))
+        elif len(far_places(document.tokens, tail, near)) >= FAR_TOKENS:
+            found.append(document)
         if len(found) == wanted:
             break
     rule = RULE.format(longest=longest, far=far, search=quarter, select=quarter, judge=judge)
@@ -76,11 +73,10 @@ def draw(
     return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule)
 
 
-def _ordered(paths: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
+def _ordered(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Each text once, by its digest, which has nothing to do with what the text says."""
     known: dict[str, tuple[str, str]] = {}
     for name, text in texts(paths):
         known.setdefault(hashlib.sha256(text.encode()).hexdigest(), (name, text))
     for digest in sorted(known):
-        name, text = known[digest]
-        yield name, digest, text
+        yield known[digest]

@@ -8,6 +8,7 @@ decided by reading them back with the rules of each engine; an engine that would
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -45,6 +46,17 @@ class Written:
     """By engine: None where its rules read what was meant, else what it would do."""
     left_out: tuple[str, ...]
     """Files that were not copied."""
+
+    def commands(self, to: int) -> dict[str, str]:
+        """By engine, what serves texts of `to` tokens."""
+        name = shlex.quote(str(self.path))
+        if self.path.suffix == ".gguf":
+            return {"llama.cpp": f"llama-server -m {name} -c {to}", "others": f"ropewalk export {name} --format hf OUT"}
+        return {
+            "vLLM": f"vllm serve {name} --max-model-len {to}",
+            "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
+            "llama.cpp": f"ropewalk export {name} --format gguf OUT.gguf; llama-server -m OUT.gguf -c {to}",
+        }
 
 
 def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Written:

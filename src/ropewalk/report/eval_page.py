@@ -57,26 +57,26 @@ def _under(scaling: Mapping[str, Any] | None) -> dict[str, str]:
 
 def _verdict(found: Mapping[str, Any], lengths: Sequence[int]) -> Html:
     tail = found["tail"]
-    gain = _interval(_at(tail["gain"], lengths[-1]))
+    gain = interval(at(tail["gain"], lengths[-1]))
     chinese = words(
         f"verdict_{gain.verdict.replace(' ', '_')}",
         length=f"{lengths[-1]:,}",
         gain=str(gain),
-        benefit=str(_interval(tail["benefit"])),
+        benefit=str(interval(tail["benefit"])),
         count=gain.documents,
     )
     more: list[Content] = []
     if gain.documents >= FEWEST and len(lengths) > 1:
         more.append(_end(tail["loss"], lengths))
     if found["scaling"] is not None:
-        more.append(words("short", cost=str(_interval(tail["short_cost"]))))
+        more.append(words("short", cost=str(interval(tail["short_cost"]))))
     return verdict({"en": found["verdict"], **chinese}, *more, good=GOOD.get(gain.verdict))
 
 
 def _end(losses: Mapping[Any, Sequence[float]], lengths: Sequence[int]) -> dict[str, str]:
     """The first step to a longer context that is not seen to lower the loss, paired by document."""
     for shorter, longer in pairwise(lengths):
-        before, after = _at(losses, shorter), _at(losses, longer)
+        before, after = at(losses, shorter), at(losses, longer)
         if paired([a - b for a, b in zip(before, after, strict=True)]).verdict != "better":
             if shorter == lengths[0]:
                 return words("ends_at_once", first=f"{shorter:,}", second=f"{longer:,}")
@@ -89,31 +89,31 @@ def _loss(found: Mapping[str, Any], lengths: Sequence[int], language: str) -> Ch
     crops = [int(length) for length in tail["crop"]]
     lines = [
         Line(
-            x=lengths, y=[_mean(_at(tail["loss"], n)) for n in lengths], label=_under(found["scaling"])[language],
+            x=lengths, y=[_mean(at(tail["loss"], n)) for n in lengths], label=_under(found["scaling"])[language],
             tone="orange", dots=True,
         ),
         Line(
-            x=crops, y=[_mean(_at(tail["crop"], n)) for n in crops], label=words("cropped")[language], tone="blue",
+            x=crops, y=[_mean(at(tail["crop"], n)) for n in crops], label=words("cropped")[language], tone="blue",
             dots=True, dashes=1,
         ),
     ]  # fmt: skip
     panel = Panel(
         x=_across(found, lengths, language),
-        y=_up(lines, words("nats")[language]),
+        y=up(lines, words("nats")[language]),
         marks=[*_level(found, language), *lines],
     )
     return Chart(title=words("loss_title")[language], about=words("loss_about")[language], panels=[panel])
 
 
 def _gain(found: Mapping[str, Any], lengths: Sequence[int], language: str) -> Chart:
-    gains = [_interval(_at(found["tail"]["gain"], length)) for length in lengths]
+    gains = [interval(at(found["tail"]["gain"], length)) for length in lengths]
     line = Line(
         x=lengths, y=[one.mean for one in gains], low=[one.low for one in gains], high=[one.high for one in gains],
         tone="orange", dots=True,
     )  # fmt: skip
     panel = Panel(
         x=_across(found, lengths, language),
-        y=_up([line], words("gain")[language], zero=True),
+        y=up([line], words("gain")[language], zero=True),
         marks=[Level(axis="y", at=0.0), *_level(found, language), line],
     )
     about = words("gain_about", crop=f"{found['tail']['best_crop']:,}")
@@ -140,7 +140,7 @@ def _across(found: Mapping[str, Any], lengths: Sequence[int], language: str) -> 
     return Axis(low=lengths[0] * 0.9, high=far * 1.1, label=words("context")[language], log=True, ticks=ticks)
 
 
-def _up(lines: Sequence[Line], label: str, *, zero: bool = False) -> Axis:
+def up(lines: Sequence[Line], label: str, *, zero: bool = False) -> Axis:
     values = [v for line in lines for part in (line.y, line.low or (), line.high or ()) for v in part] + [0.0] * zero
     room = 0.1 * (max(values) - min(values) or 1)
     return Axis(low=min(values) - room, high=max(values) + room, label=label)
@@ -154,15 +154,15 @@ def _level(found: Mapping[str, Any], language: str) -> list[Level]:
 
 
 def _parts(tail: Mapping[str, Any], lengths: Sequence[int], *, scaled: bool) -> Html:
-    rows = [(words("row_gain", length=f"{length:,}"), _at(tail["gain"], length)) for length in lengths]
+    rows = [(words("row_gain", length=f"{length:,}"), at(tail["gain"], length)) for length in lengths]
     rows += [
         (words(f"row_{name}"), tail[name])
         for name in PARTS
         if tail[name] is not None and (scaled or name != "short_cost")
     ]
     cells = [
-        [name, _signed(one.mean), f"{_signed(one.low)}\u00a0\u2026\u00a0{_signed(one.high)}", f"{one.deviation:.4f}"]
-        for name, one in ((name, _interval(each)) for name, each in rows)
+        [name, signed(one.mean), f"{signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)}", f"{one.deviation:.4f}"]
+        for name, one in ((name, interval(each)) for name, each in rows)
     ]
     heads = [words("measure"), *(Heading(said=words(key), number=True) for key in ("mean", "interval", "deviation"))]
     return table(heads, cells, label=words("parts_title"), sorts=False, stacks=True)
@@ -201,16 +201,16 @@ def _how(found: Mapping[str, Any]) -> Html:
     )
 
 
-def _at(by_length: Mapping[Any, Any], length: int) -> Any:
+def at(by_length: Mapping[Any, Any], length: int) -> Any:
     """Lengths are text where this was read from JSON."""
     return by_length[length] if length in by_length else by_length[str(length)]
 
 
-def _interval(given: Mapping[str, Any]) -> Interval:
+def interval(given: Mapping[str, Any]) -> Interval:
     return Interval(**{name: value for name, value in given.items() if name != "verdict"})
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
     return f"{value:+.4f}".replace("-", "\u2212")
 
 

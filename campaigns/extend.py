@@ -1,0 +1,102 @@
+"""How should a model read a longer text? The tournament of `ropewalk extend` on real models, in pieces.
+
+    ropewalk data fetch long-english DATA
+    OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to N --name NAME --text DATA/long-english.jsonl [--draw 1]
+
+The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless
+given, and the same command continues it, until the exit code is not 3. --draw takes other documents to judge on: the
+verdict should be the same, or a tie, over several of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from benchmarks import bars
+from campaigns import pieces
+from ropewalk.extend.asking import OutOfTime
+from ropewalk.extend.choose import choose
+from ropewalk.report.extend_page import page
+from ropewalk.system import peak_memory
+
+SOURCES = (
+    "campaigns/extend.py",
+    "src/ropewalk/extend/candidates",
+    "src/ropewalk/extend/choose.py",
+    "src/ropewalk/extend/judging.py",
+    "src/ropewalk/extend/rounds.py",
+    "src/ropewalk/extend/sets.py",
+    "src/ropewalk/extend/tournament.py",
+    "src/ropewalk/extend/view.py",
+    "src/ropewalk/evaluate/engines/ours.py",
+    "src/ropewalk/evaluate/measures/needles.py",
+    "src/ropewalk/evaluate/measures/tail.py",
+)
+JUDGES = 16
+MEMORY = 6.0
+"""GiB that a run may take."""
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("model", type=Path)
+    options.add_argument("--to", type=int, required=True, help="tokens")
+    options.add_argument("--trained", type=int, help="take this for the trained length; the config's unless given")
+    options.add_argument("--name", required=True, help="of the result, extend-NAME-N.json")
+    options.add_argument("--text", type=Path, required=True, help="documents, as .jsonl")
+    options.add_argument("--documents", type=int, default=JUDGES, help=f"to judge on, {JUDGES} unless given")
+    options.add_argument("--draw", type=int, default=0, help="which documents to judge on, 0 unless given")
+    options.add_argument("--tail", type=int, default=512, help="scored tokens, 512 unless given")
+    options.add_argument("--dtype", default="float32", help="float32 unless given")
+    options.add_argument("--minutes", type=float, default=25.0, help="no pass is begun after this; 25 unless given")
+    options.add_argument("--work", type=Path, default=Path("extend-work"), help="where measurements are kept")
+    options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
+    options.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = options.parse_args()
+    name = f"extend-{given.name}-{given.to}" + (f"-draw{given.draw}" if given.draw else "")
+    known = pieces.digest(SOURCES)
+    # A draw shares what was measured on the documents to search and to select on.
+    work = given.work / f"{given.name}-{given.to}-{known[:16]}"
+    began = time.monotonic()
+
+    def progress(stage: str, done: int, total: int) -> None:
+        print(f"{time.monotonic() - began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
+
+    try:
+        found = choose(
+            given.model, given.to, [given.text], work, trained=given.trained, judges=given.documents,
+            number=given.draw, tail=given.tail, dtype=given.dtype, minutes=given.minutes, progress=progress,
+            say=lambda said: print(said, file=sys.stderr),
+        )  # fmt: skip
+    except OutOfTime as error:
+        print(f"{error}; the same command continues", file=sys.stderr)
+        return pieces.UNFINISHED
+    print(found.sentence, file=sys.stderr)
+    result = {"model": given.model.name, **found.to_dict(), "written": None}
+    command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
+    command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
+    command += f" --trained {given.trained}" if given.trained else ""
+    memory = (peak_memory() or 0) / 2**30
+    said = {
+        "command": command,
+        "bars": {
+            "documents to judge on, at least": bars.bar(len(found.sets.judge), JUDGES, at_least=True),
+            "GiB of the last piece": bars.bar(memory, MEMORY),
+        },
+        "measured": {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
+        "verdict": found.sentence,
+        "result": result,
+        "versions": bars.versions(()),
+        "sources": known,
+    }
+    given.out.mkdir(parents=True, exist_ok=True)
+    pieces.keep(given.out / f"{name}.json", said)
+    (given.out / f"{name}.html").write_text(page(given.name, result), encoding="utf-8")
+    return bars.tell(said, as_json=given.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

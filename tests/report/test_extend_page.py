@@ -1,0 +1,88 @@
+"""The page of `ropewalk extend`: the numbers of its JSON, in both languages, whatever a document is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from ropewalk.evaluate.measures.needles import Needles
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking
+from ropewalk.extend.judging import Judged
+from ropewalk.extend.tournament import Result, run
+from ropewalk.report.extend_page import page
+from ropewalk.trials.jobs import Workers
+from tests.extend.test_tournament import ALL, GOOD, LEAVE, REACH
+from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets
+from tests.report.reading import Page, stands_alone
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+def held(engine: Engineered, candidates: list[Any], judge: int = 10) -> dict[str, Any]:
+    drawn = sets(judge)
+    drawn.judge[0] = type(drawn.judge[0])(HOSTILE, "ab" * 32, drawn.judge[0].tokens, 1)
+    found = run(Asking(Stored(engine, None), engine, Workers()), ROPE, drawn, candidates, None, tail_tokens=TAIL)
+    needles = [Needles(n, [[True] * 12 + [False] * 4] * 4, [0.5] * 4) for n in (32, TO)]
+    judged = {name: Judged(one.candidate, one.tail, needles, one.by_position) for name, one in found.judged.items()}
+    changed = Result(**{**found.__dict__, "judged": judged, "not_measured": ["a <b>thing</b>"]})
+    written = {
+        "path": "longer <i>model</i>", "engines": {"transformers 5": None, "vLLM": "it reads <u>another</u> gain"},
+        "proofs": [
+            {"engine": "HF", "against": "ropewalk", "mean": 1e-6, "most": 2e-6, "bound": 1e-4, "not_run": None},
+            {"engine": "vLLM", "against": "", "mean": 0, "most": 0, "bound": 0, "not_run": "not from here"},
+        ],
+        "commands": {"vLLM": "vllm serve longer"},
+    }  # fmt: skip
+    return {"model": "m", **changed.to_dict(), "written": written if found.winner is not None else None}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return held(Engineered(REACH, {6.0: 0.1, 8.0: 0.3}), ALL)
+
+
+def test_the_page_stands_alone_and_runs_nothing_out_of_a_file(found: dict[str, Any]) -> None:
+    text = page(f"model {HOSTILE}", found)
+    stands_alone(text)
+    assert HOSTILE not in text
+    assert "&lt;script&gt;" in text
+    assert not re.search(r"<b>thing|<i>model|<u>another", text)
+
+
+def test_a_kept_result_gives_the_same_page(found: dict[str, Any]) -> None:
+    assert page("m", json.loads(json.dumps(found))) == page("m", found)
+
+
+def test_both_languages_say_the_same_numbers(found: dict[str, Any]) -> None:
+    text = page("m", found)
+    each = {language: " ".join(Page(text, language).words) for language in ("en", "zh-CN")}
+    gain = found["judged"]["good"]["tail"]["gain"][TO]
+    assert all(f"{gain[key]:+.4f}" in said for said in each.values() for key in ("mean", "low", "high"))
+    numbers = [sorted(re.findall(r"[+\u2212-]?\d[\d.,]*\d", said)) for said in each.values()]
+    assert numbers[0] == numbers[1]
+    assert found["verdict"]["sentence"] in each["en"]
+    for name in found["judged"]:
+        assert name in each["zh-CN"]
+    assert "vllm serve longer" in text
+    assert "not run: not from here" in each["en"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "candidates", "judge", "chinese"),
+    [
+        (Engineered(REACH), ALL, 10, "\u4e0d\u5206\u9ad8\u4e0b"),
+        (Engineered({}), [LEAVE, GOOD], 10, "\u622a\u65ad\u5c31\u591f\u4e86"),
+        (Engineered({}, {4.0: 0.5}), [LEAVE, GOOD], 10, "\u622a\u65ad\u66f4\u597d"),
+        (Engineered(REACH), [LEAVE, GOOD], 5, "5 \u7bc7\u6587\u6863\u592a\u5c11"),
+    ],
+)
+def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], judge: int, chinese: str) -> None:
+    found = held(engine, candidates, judge)
+    text = page("m", found)
+    assert chinese in text
+    if found["written"] is None:
+        assert "Nothing was written" in text
