@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, Self, get_args
 
 from ropewalk.amounts import brief
@@ -120,6 +120,13 @@ class LayerPlan:
             "window": self.window,
             **({"keep_first": self.keep_first} if self.keep_first else {}),
         }
+
+
+@lru_cache(maxsize=64)
+def for_length(layer: LayerPlan, limit: int) -> LayerPlan:
+    """`layer.for_length(limit)`, remembered: every step of a generation asks for that of one limit. A function of its
+    arguments alone, and kept here, since encodings keep nothing."""
+    return layer.for_length(limit)
 
 
 def rope_layer(

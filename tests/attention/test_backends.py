@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch import Tensor, nn
 from torch.nn.attention import flex_attention
 
@@ -242,6 +244,28 @@ def test_compiled_flex_equals_eager(kind: str) -> None:
         score = Score(signal, Rule(window=70))
         want = attend(q, k, v, score, backend="eager")
         assert_close(kind, want, flex.attend(q, k, v, score, compiled=True), 2e-6)
+
+
+@pytest.mark.parametrize(("kind", "options"), [("none", {"soft_cap": 20.0}), ("alibi", {})])
+def test_flex_is_not_compiled_anew_for_every_token(
+    kind: str, options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once for the first length, once for all others, once where a block of keys is added. Past Dynamo's limit of
+    eight, a device would run it uncompiled, with all scores in memory."""
+    from ropewalk.attention import flex
+
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    monkeypatch.setattr(flex.torch, "compile", partial(torch.compile, backend=counter))
+    encoding = encodings.build(kind, heads=4)
+    for S in range(250, 262):  # from two blocks to three
+        q, k, v = torch.randn(1, 4, 1, 16), torch.randn(1, 2, S, 16), torch.randn(1, 2, S, 16)
+        score = Score(encoding.at(torch.tensor([[S - 1]]), torch.arange(S)[None]), Rule(), **options)
+        with torch.no_grad():
+            assert_close(
+                kind, attend(q, k, v, score, backend="eager"), flex.attend(q, k, v, score, compiled=True), 2e-6
+            )
+    assert counter.frame_count <= 3
 
 
 def test_t5_gradient_of_tiles_is_the_dense_one_at_512() -> None:

@@ -107,11 +107,12 @@ def test_many_small_documents_share_a_mask(document: int, alone: bool, monkeypat
 
 
 @pytest.mark.parametrize("window", [0, 20])
-@pytest.mark.parametrize("case", ["packed", "documents in pieces"])
-def test_as_an_operator(case: str, window: int) -> None:
+@pytest.mark.parametrize(("case", "own"), [("packed", True), ("documents in pieces", True), ("packed", False)])
+def test_as_an_operator(case: str, own: bool, window: int) -> None:
     at = CASES[case]
     q, k, v = (torch.randn(ROWS, 4, LENGTH, 16, requires_grad=True) for _ in range(3))
-    torch.library.opcheck(documents._attend, (q, k, v, at.order, at.segment, True, window, 0.25))
+    places = (at.order, at.segment, at.order, at.segment)
+    torch.library.opcheck(documents._attend, (q, k, v, *places, own, True, window, 0 if own else window // 4, 0.25))
 
 
 def test_compiled_once_for_any_documents() -> None:

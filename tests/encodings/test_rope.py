@@ -210,3 +210,21 @@ def test_a_length_is_resolved_once_a_pass(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(LayerPlan, "for_length", lambda plan, limit: resolved.append(limit) or once(plan, limit))
     rope.at(torch.arange(5), limit=100)
     assert resolved == [100]
+
+
+def test_a_length_dependent_scaling_is_resolved_once_for_each_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in every pass, and not in the module, which keeps no state: the numbers are those of the limit asked for."""
+    asked, frequencies, place = [], Dynamic.frequencies, torch.tensor([[7]])
+    rope = RoPE(head_width=16, scaling=Dynamic(factor=3.5, trained=1234))
+
+    def counted(self: Dynamic, base: float, width: int) -> tuple:
+        asked.append(self.length)
+        return frequencies(self, base, width)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dynamic, "frequencies", counted)
+        found = [(limit, rope.at(place, limit=limit).q_table[1]) for limit in (3001, 6002, 3001, 6002)]
+    assert sorted(asked) == [3001, 6002]
+    for limit, sin in found:
+        fixed = RoPE(head_width=16, scaling=Dynamic(factor=3.5, trained=1234).for_length(limit))
+        assert torch.equal(fixed.at(place).q_table[1], sin)

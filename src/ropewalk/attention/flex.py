@@ -60,7 +60,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score, *, compiled: bool | No
 
     changed = score.biased or score.soft_cap is not None
     run = partial(
-        torch.compile(flex_attention, dynamic=False) if compiled else flex_attention,
+        torch.compile(flex_attention) if compiled else flex_attention,
         score_mod=score_mod if changed else None,
         block_mask=block_mask(score.rule, q_at, k_at),
         scale=score.factor(q),

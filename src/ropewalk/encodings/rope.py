@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ropewalk.encodings.base import Claims, Encoding, Role
 from ropewalk.phase import cos_sin, phase
-from ropewalk.plan import LayerPlan, rope_layer
+from ropewalk.plan import LayerPlan, for_length, rope_layer
 from ropewalk.positions import FARTHEST, Positions
 from ropewalk.rotation import rotate
 from ropewalk.scaling import AnyScaling
@@ -205,7 +205,7 @@ def _for_length(rope: RoPE, limit: int) -> tuple[tuple[int, ...], float]:
         raise ValueError(
             f"{rope.config.scaling!r} depends on the length: pass positions that declare it, at(..., limit=N)"
         )
-    plan = rope.layer_plan().for_length(limit)
+    plan = for_length(rope.layer_plan(), limit)
     return plan.turns, plan.rotary_gain
 
 
