@@ -140,10 +140,13 @@ def test_rope_absolute_positions_index() -> None:
     """rope, absolute positions: P_(i,2t) = sin(k / ...), where k is no position; right: sin(i / ...)."""
     ours = table(torch.arange(6), 8)
     right = [[oracles.sinusoid(i, f, 8, 1e4) for f in range(8)] for i in range(6)]
-    printed = [[oracles.sinusoid(3, f, 8, 1e4) for f in range(8)] for _ in range(6)]  # any k, the same in all rows
     assert_close("right", right, ours, 2e-7)
-    assert len(ours.unique(dim=0)) == 6
-    assert len(torch.tensor(printed).unique(dim=0)) == 1
+    # One k for all tokens tells attention nothing: tokens in another order give the same vectors in that order.
+    x, order = random(6, 8), torch.tensor([3, 0, 5, 1, 4, 2])
+    for places, blind in ((torch.full((6,), 3), True), (torch.arange(6), False)):
+        before, after = (x[rows] + table(places, 8).double() for rows in (torch.arange(6), order))
+        moved = far(mixed(before, before, before)[order], mixed(after, after, after))
+        assert moved < 1e-12 if blind else moved > 0.1
 
 
 def test_rope_before_the_projection_transpose() -> None:
@@ -154,8 +157,11 @@ def test_rope_before_the_projection_transpose() -> None:
     omega = formulas.frequencies(8)
     before, after = formulas.rotation(5 * omega).T, formulas.rotation(2 * omega)
     assert_close("right", [[want]], x @ before @ wq @ wk.T @ after @ y.T, 1e-12)
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        x @ before @ wq @ wk @ after @ y.T
+    # Where W_K is square the printed product exists, and is another number than the score of ours.
+    wq, wk = random(2, 8, 8)
+    want = formulas.dot(*(a.flatten().tolist() for a in (turned_x @ wq, turned_y @ wk)))
+    assert_close("right, square", [[want]], x @ before @ wq @ wk.T @ after @ y.T, 1e-11)
+    assert abs(float(x @ before @ wq @ wk @ after @ y.T) - want) > 0.1
 
 
 def test_rope_made_concrete_first_theta() -> None:
@@ -195,14 +201,19 @@ def test_rope_distinctness_pi() -> None:
 def test_rope_absolute_positions_again_columns() -> None:
     """rope, formula rewritten: columns 2k and 2k+1 for k = 1 .. D/2; right: 2(k-1) and 2(k-1)+1."""
     D = 8
-    right, printed = ({2 * (k - shift) + odd for k in range(1, D // 2 + 1) for odd in (0, 1)} for shift in (1, 0))
-    assert right == set(range(D))
-    assert printed - set(range(D)) == {D, D + 1}
     ours = table(torch.tensor([5]), D)[0]
     for k in range(1, D // 2 + 1):
         pair = ours[2 * (k - 1) : 2 * (k - 1) + 2]
         angle = 5 / 1e4 ** (2 * (k - 1) / D)
         assert_close("right", [math.sin(angle), math.cos(angle)], pair, 2e-7)
+        if k < D // 2:
+            # In the printed columns lies the next pair, which turns ten times slower at this width.
+            sine, cosine = ours[2 * k : 2 * k + 2].tolist()
+            assert math.atan2(sine, cosine) == pytest.approx((angle / 10 + math.pi) % (2 * math.pi) - math.pi, abs=1e-6)
+    # As a program, it leaves the first pair empty and loses the slowest, which tells position 0 from 4,000.
+    near, apart = (table(torch.tensor([0, distance]), D).double() for distance in (1, 4000))
+    lost = [float((rows[0] - rows[1])[-2:].norm()) for rows in (near, apart)]
+    assert lost[0] < 0.01 < 1 < lost[1]
 
 
 def test_rope_absolute_positions_again_fourier() -> None:

@@ -190,8 +190,14 @@ def test_blocks_section_1_4_t5() -> None:
     assert float((weights(-1, 1.0) - ours).abs().max()) > 0.1
     assert float((weights(1, 4**-0.5) - ours).abs().max()) > 0.1
     assert len({oracles.t5_bucket(-d, 32, 128, True) for d in range(1000)}) == 16  # not one number a distance
-    with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        x @ wq @ wk @ x.T
+    # Where W^K is square the printed product exists, and ours is the other one.
+    wq, wk = random(6, 6), random(6, 6)
+    q, k = (x @ wq)[None, None], (x @ wk)[None, None]
+    ours = attend(q, k, unit, Score(t5.at(torch.arange(L)), BOTH_WAYS, scale=1.0))[0, 0]
+    bias = torch.tensor([[r[oracles.t5_bucket(j - i, 32, 128, True)] for j in range(L)] for i in range(L)])
+    right, printed = ((x @ wq @ w @ x.T + bias).softmax(-1) for w in (wk.T, wk))
+    assert_close("right, square", right, ours, 1e-6)
+    assert float((printed - ours).abs().max()) > 0.1
 
 
 def test_blocks_section_1_4_two_widths() -> None:
