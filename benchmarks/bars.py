@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 # With its defaults, malloc maps every large tensor afresh. The page faults cost more than the copy and would flatter
@@ -45,12 +46,26 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
 
     found = {"python": platform.python_version(), "torch": torch.__version__, "ropewalk": ropewalk.__version__}
     found |= {"threads": str(torch.get_num_threads()), "vectors": torch.backends.cpu.get_cpu_capability()}
+    found |= processor()
     for package in packages:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found[package] = "absent"
     return found
+
+
+def processor() -> dict[str, str]:
+    """What a figure depends on and a version does not say: without bfloat16 instructions, bfloat16 is emulated."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {"cpu": platform.processor() or platform.machine(), "bfloat16 instructions": "not known"}
+    said = dict(line.split(":", 1) for line in lines if ":" in line)
+    named = {key.strip(): value.strip() for key, value in said.items()}
+    flags = set(named.get("flags", named.get("Features", "")).split())
+    narrow = sorted(flags & {"amx_bf16", "avx512_bf16", "bf16"})
+    return {"cpu": named.get("model name", platform.machine()), "bfloat16 instructions": ", ".join(narrow) or "none"}
 
 
 def main(about: str | None, run: Callable[[int], dict[str, Any]], *, rounds: int) -> int:
@@ -89,7 +104,7 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     table = Table("measured", "")
     for name, value in result["measured"].items():
-        table.add_row(name, f"{value:.3f}")
+        table.add_row(name, f"{value:.3f}" if isinstance(value, int | float) else str(value))
     console.print(table)
     console.print(", ".join(f"{name} {version}" for name, version in result["versions"].items()), highlight=False)
     console.print(f"again: python {' '.join(sys.orig_argv[1:])}", highlight=False)

@@ -1,4 +1,5 @@
-"""Times the rotation of queries and keys (1 x 16 x 4096 x 128) against a copy of them, and against other libraries.
+"""Times the rotation of queries and keys (1 x 16 x 4096 x 128) against a copy of them, and against other libraries; and
+of one token, of 1 text and of 16, as in decoding.
 
     python benchmarks/rope.py [--rounds 31] [--json]
 
@@ -24,7 +25,11 @@ import bars
 
 COPIES = {"kernel": 1.35, "default float32": 3.2, "default bfloat16": 5.5}
 TIMES_FASTER = {"default": 5.0, "compiled": 1.5}
+"""Of the compiled kernel over others as they are, and of a compiled model over a compiled model."""
+BOTH_WAYS, DECODING = 1.0, 1.0
+"""The same, at least, of a forward and backward pass, and of one token as nobody has to ask for it."""
 B, H, L, K = 1, 16, 4096, 128
+TEXTS = (1, 16)
 
 Rotate = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -35,7 +40,10 @@ def run(rounds: int) -> dict[str, Any]:
     measured: dict[str, float] = {}
     versions = bars.versions(RIVALS)
     for dtype in (torch.float32, torch.bfloat16):
-        measured |= of_dtype(dtype, [p for p in RIVALS if versions[p] != "absent"], rounds)
+        present = [package for package in RIVALS if versions[package] != "absent"]
+        measured |= of_dtype(dtype, present, rounds)
+        for batch in TEXTS:
+            measured |= decoding(dtype, present, batch, 20 * rounds)
     return {"bars": held(measured), "measured": measured, "versions": versions}
 
 
@@ -54,14 +62,14 @@ def of_dtype(dtype: Any, packages: list[str], rounds: int) -> dict[str, float]:
     ways: dict[str, tuple[str, Rotate]] = {}
     cases: dict[str, Callable[[], Any]] = {}
     for layout in ("half", "pairs"):
-        rope, rotate = ours(layout)
+        rope, rotate = ours(layout, L)
         ways |= {f"kernel {layout}": (layout, rotate), f"compiled model {layout}": (layout, torch.compile(rotate))}
         cases[f"default {layout}"] = lambda rotate=rotate: uncompiled(rotate, q, k)
         cases[f"kernel {layout}, transposed storage"] = lambda rotate=rotate: rotate(*views)
         cases[f"tables {layout}"] = lambda rope=rope: rope.at(positions)
     for package in packages:
         layout, build = RIVALS[package]
-        rotate = build(dtype)
+        rotate = build(dtype, L)
         ways |= {f"{package} default": (layout, rotate), f"{package} compiled": (layout, torch.compile(rotate))}
     agree(ways, q, k)
     for name, (_, rotate) in ways.items():
@@ -73,6 +81,19 @@ def of_dtype(dtype: Any, packages: list[str], rounds: int) -> dict[str, float]:
     if backend() != "compiled":
         print(f"ropewalk did not compile: {backend()}", file=sys.stderr)
     return {f"{name}, {named}": ratio for name, ratio in ratios.items()}
+
+
+def decoding(dtype: Any, packages: list[str], batch: int, rounds: int) -> dict[str, float]:
+    """One token of each text: what a call costs, more than what it computes."""
+    import torch
+
+    q, k = (torch.randn(batch, H, 1, K).to(dtype) for _ in range(2))
+    rotations = {f"ropewalk {layout}": ours(layout, 1)[1] for layout in ("half", "pairs")}
+    rotations |= {package: RIVALS[package][1](dtype, 1) for package in packages}
+    cases = {name: lambda rotate=rotate: uncompiled(rotate, q, k) for name, rotate in rotations.items()}
+    named = str(dtype).removeprefix("torch.")
+    ratios = timed(cases, lambda: (q.clone(), k.clone()), rounds)
+    return {f"{name}, one token of {batch}, {named}": ratio for name, ratio in ratios.items()}
 
 
 def timed(cases: dict[str, Callable[[], Any]], clone: Callable[[], Any], rounds: int) -> dict[str, float]:
@@ -99,11 +120,17 @@ def held(measured: dict[str, float]) -> dict[str, dict[str, Any]]:
                 name = f"{way} {layout}, {dtype}: copies, at most"
                 found[name] = bars.bar(value, bound, at_least=False)
         for package, (layout, _) in RIVALS.items():
-            for way, bound in TIMES_FASTER.items():
-                if theirs := measured.get(f"{package} {way}, {dtype}"):
-                    value = theirs / measured[f"kernel {layout}, {dtype}"]
-                    name = f"kernel {layout} over {package} {way}, {dtype}: times faster, at least"
-                    found[name] = bars.bar(value, bound, at_least=True)
+            pairs = [
+                (f"kernel {layout}", f"{package} default", "", TIMES_FASTER["default"]),
+                (f"compiled model {layout}", f"{package} compiled", "", TIMES_FASTER["compiled"]),
+                (f"kernel {layout}", f"{package} default", ", forward and backward", BOTH_WAYS),
+                (f"compiled model {layout}", f"{package} compiled", ", forward and backward", BOTH_WAYS),
+                *((f"ropewalk {layout}", package, f", one token of {batch}", DECODING) for batch in TEXTS),
+            ]
+            for own, other, what, bound in pairs:
+                if theirs := measured.get(f"{other}{what}, {dtype}"):
+                    name = f"{own} over {other}{what}, {dtype}: times faster, at least"
+                    found[name] = bars.bar(theirs / measured[f"{own}{what}, {dtype}"], bound, at_least=True)
     return found
 
 
@@ -116,13 +143,13 @@ def agree(ways: dict[str, tuple[str, Rotate]], q: Any, k: Any) -> None:
             raise SystemExit(f"{name} does not rotate as ropewalk does: {error:.3g} apart")
 
 
-def ours(layout: str) -> tuple[Any, Rotate]:
+def ours(layout: str, length: int) -> tuple[Any, Rotate]:
     import torch
 
     from ropewalk.encodings import RoPE
 
     rope = RoPE(head_width=K, base=1e4, layout=layout)
-    signal = rope.at(torch.arange(L))
+    signal = rope.at(torch.arange(length))
     return rope, lambda q, k: (signal.rotate(q, "query"), signal.rotate(k, "key"))
 
 
@@ -143,34 +170,34 @@ def setting(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def transformers(dtype: Any) -> Rotate:
+def transformers(dtype: Any, length: int) -> Rotate:
     import torch
 
     config = importlib.import_module("transformers").LlamaConfig(head_dim=K, hidden_size=H * K, num_attention_heads=H)
     llama = importlib.import_module("transformers.models.llama.modeling_llama")
-    cos, sin = llama.LlamaRotaryEmbedding(config)(torch.empty(0, dtype=dtype), torch.arange(L)[None])
+    cos, sin = llama.LlamaRotaryEmbedding(config)(torch.empty(0, dtype=dtype), torch.arange(length)[None])
     return lambda q, k: llama.apply_rotary_pos_emb(q, k, cos, sin)
 
 
-def x_transformers(_: Any) -> Rotate:
+def x_transformers(_: Any, length: int) -> Rotate:
     import torch
 
     module = importlib.import_module("x_transformers.x_transformers")
-    angles, _scale = module.RotaryEmbedding(K)(torch.arange(L))
+    angles, _scale = module.RotaryEmbedding(K)(torch.arange(length))
     turn = module.apply_rotary_pos_emb
     return lambda q, k: (turn(q, angles), turn(k, angles))
 
 
-def rotary_embedding_torch(_: Any) -> Rotate:
+def rotary_embedding_torch(_: Any, length: int) -> Rotate:
     import torch
 
     module = importlib.import_module("rotary_embedding_torch")
-    angles = module.RotaryEmbedding(K)(torch.arange(L).float()).detach()
+    angles = module.RotaryEmbedding(K)(torch.arange(length).float()).detach()
     turn = module.apply_rotary_emb
     return lambda q, k: (turn(angles, q), turn(angles, k))
 
 
-RIVALS: dict[str, tuple[str, Callable[[Any], Rotate]]] = {
+RIVALS: dict[str, tuple[str, Callable[[Any, int], Rotate]]] = {
     "transformers": ("half", transformers),
     "x-transformers": ("pairs", x_transformers),
     "rotary-embedding-torch": ("pairs", rotary_embedding_torch),
