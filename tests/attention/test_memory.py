@@ -171,3 +171,16 @@ def test_keys_out_of_reach_are_left_out_and_no_others(backend: Any, monkeypatch:
         assert found[1].abs().max() > 0.1
         for got, want in zip((found[0], *grads[0]), (found[1], *grads[1]), strict=True):
             assert_close(str(rule), want.detach(), got.detach(), 1e-12 * max(1.0, want.abs().max().item()))
+
+
+@pytest.mark.parametrize("rule", [Rule(), Rule(window=40), Rule(causal=False)], ids=str)
+@pytest.mark.parametrize("batch", [1, 3, 40])
+def test_no_tile_has_more_scores_than_stated(batch: int, rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiled, "TILE", 2**16)
+    q, k = (torch.empty(batch, heads, 300, 8, device="meta") for heads in (4, 2))
+    score = Score(encodings.build("none").at(positions.plain(300)), rule)
+    found = [(rows.stop - rows.start, part) for rows, part in tiled._parts(q, k, score)]
+    assert all(4 * rows * part.pairs <= 2**16 for rows, part in found)
+    queries = sum(rows * (part.queries.stop - part.queries.start) for rows, part in found)
+    assert queries == 300 * batch, "each once"
+    assert len(found) < 40 * batch, "and not in crumbs"
