@@ -53,7 +53,8 @@ GROUPS = {
     "core": ("tests/test_positions.py", "tests/test_phase.py", "tests/test_plan.py", "tests/test_rotation.py"),
     **{name: (f"tests/{name}",) for name in ("scaling", "encodings", "attention", "nn", "articles", "models")},
 }
-COPIED = ("src", "tests", "benchmarks", "campaigns", "docs", "examples", "scripts", "pyproject.toml", "README.md")
+COPIED = ("src", "tests", "benchmarks", "campaigns", "docs", "examples", "scripts", "pyproject.toml")
+COPIED += ("README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md")
 FLAGS = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no", "--no-header", "-rfE")
 # Some plugins were imported with transformers, before pytest could rewrite their assertions.
 FLAGS += ("-W", "ignore::pytest.PytestAssertRewriteWarning")
@@ -254,8 +255,8 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
 
 def _open(known: dict[str, Any], stage: int, mutant: Mutant, again: bool) -> bool:
     """A killed mutant stays killed: tests are only added. A survivor meets more tests, and new ones where that is asked
-    for."""
-    if known["verdict"] != "survived":
+    for; tests that did not end, which a busy machine does too, are run once more."""
+    if known["verdict"] == "killed":
         return False
     return known["stage"] < stage or (again and known["sources"] != stamp(mutant))
 
@@ -276,7 +277,7 @@ def verdicts(state: Path) -> dict[str, dict[str, Any]]:
         for line in file.read_text(encoding="utf-8").splitlines():
             each = json.loads(line)
             before = found.get(each["key"])
-            if before is None or before["verdict"] == "survived":
+            if before is None or before["verdict"] != "killed":
                 found[each["key"]] = each
     return found
 
