@@ -1,4 +1,4 @@
-"""Every mutant of the museum run against every requirement: who kills whom, for docs/en/mutants.md.
+"""Every mutant of the museum run against every requirement: who kills whom, for mutants.md of docs/en and docs/zh.
 
     python -m campaigns.mutants [--count 1000] [--json]
 
@@ -22,7 +22,7 @@ from benchmarks import bars
 
 REPOSITORY = Path(__file__).parents[1]
 RESULTS = REPOSITORY / "campaigns" / "results" / "mutants.json"
-PAGE = REPOSITORY / "docs" / "en" / "mutants.md"
+PAGES = {language: REPOSITORY / "docs" / language / "mutants.md" for language in ("en", "zh")}
 COMMAND = "OMP_NUM_THREADS=1 python -m campaigns.mutants"
 
 
@@ -50,7 +50,8 @@ def main() -> int:
             "mutants": {name: rows["mutants"][name] for name in MUTANTS if name in rows["mutants"]}}  # fmt: skip
     result = keep(rows)
     if len(rows["mutants"]) == len(MUTANTS):
-        PAGE.write_text(matrix.page(rows["mutants"], rows["references"]), encoding="utf-8")
+        for language, page in PAGES.items():
+            page.write_text(matrix.page(rows["mutants"], rows["references"], language), encoding="utf-8")
     return bars.tell(result, as_json=given.json)
 
 

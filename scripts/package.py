@@ -31,6 +31,8 @@ SOURCE = ROOT / "src"
 DATA = (
     "py.typed",
     "conformance/spec.md",
+    "conformance/spec.zh.md",
+    "conformance/mutants/page.yaml",
     "models/presets.yaml",
     "recipes/decoder.yaml",
     "conformance/adapters/expected/transformers.json",
@@ -88,6 +90,7 @@ def complete(unpacked: Path) -> None:
     for name in (
         "tests/test_public.py",
         "docs/en/verify.md",
+        "docs/zh/verify.md",
         "README.zh-CN.md",
         "CHANGELOG.md",
         "LICENSE",

@@ -1,6 +1,6 @@
 """Small random models of every family, made by transformers, and how far ours are from them.
 
-    python -m tests.checkpoints.family_models --table        writes docs/en/families.md from fresh measurements
+    python -m tests.checkpoints.family_models --table     writes families.md in both languages, measured afresh
 
 Weights are drawn so that a mistake shows: 2-D ones with spread 1/8, and every norm weight and bias moved by N(0, 0.1).
 """
@@ -28,6 +28,7 @@ from ropewalk.checkpoints.files.weights import open_weights
 from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.load.tensors import tensors
 from ropewalk.positions import PAD, Positions
+from tests.checkpoints import family_page
 
 transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
@@ -35,7 +36,6 @@ transformers.utils.logging.set_verbosity_error()
 LENGTHS = (1, 7, 63, 128)
 FAR = 4000
 VOCABULARY = 199
-TABLE = Path(__file__).parents[2] / "docs" / "en" / "families.md"
 
 SIZES = {"vocab_size": VOCABULARY, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
@@ -444,53 +444,35 @@ def family_file(model_type: str) -> str:
     return families.find(model_type, "config.json").__name__.rpartition(".")[2]
 
 
-def table(rows: list[Measured]) -> str:
-    """docs/en/families.md."""
-    lines = [
-        "# Families of checkpoints that load",
-        "",
-        "Each row is a small random model made by transformers "
-        f"{transformers.__version__}, saved, and read by `ropewalk.load`; the numbers are the largest",
-        "differences of logits in float32, on one CPU. The bound of the tests is 2e-4.",
-        "",
-        f"- **logits**: {', '.join(map(str, LENGTHS[:-1]))} and {LENGTHS[-1]} tokens from position 0, batch of two.",
-        "- **padded**: two sequences of 63 and 40 tokens, padded on the left.",
-        f"- **far**: 128 tokens from position {FAR:,}, transformers' angles taken in float64 from its own frequencies;",
-        "  in brackets with its own float32 angles. T5 and ALiBi know distances only: there our logits at "
-        f"{FAR:,} are compared with",
-        "  transformers' at 0.",
-        "- **decode**: a prompt of 100 tokens, 20 at once and 8 one by one through our cache, plain and left-padded,",
-        "  against transformers' single pass.",
-        "- **gradient**: one step of cross-entropy, over the largest gradient of the same tensor.",
-        "",
-        "Written by `python -m tests.checkpoints.family_models --table`.",
-        "",
-        "| family | `model_type` | file | positions | logits | padded | far | decode | gradient |",
-        "|---|---|---|---|---|---|---|---|---|",
+def cells(row: Measured) -> list[str]:
+    """A row of the table."""
+    case = row.case
+    own = "" if row.far_float32 is None else f" ({row.far_float32:.1e})"
+    return [
+        case.name,
+        f"`{getattr(transformers, case.config).model_type}`",
+        f"{row.file}.py",
+        case.positions,
+        *(f"{number:.1e}" for number in (row.lengths, row.padded)),
+        f"{row.far:.1e}{own}",
+        "-" if row.decoded is None else f"{row.decoded:.1e}",
+        f"{row.gradient:.1e}",
     ]
-    for row in rows:
-        case = row.case
-        kind = getattr(transformers, case.config).model_type
-        own = "" if row.far_float32 is None else f" ({row.far_float32:.1e})"
-        decoded = "-" if row.decoded is None else f"{row.decoded:.1e}"
-        lines.append(
-            f"| {case.name} | `{kind}` | {row.file}.py | {case.positions} | {row.lengths:.1e} | {row.padded:.1e} "
-            f"| {row.far:.1e}{own} | {decoded} | {row.gradient:.1e} |"
-        )
-    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", action="store_true", help=f"write {TABLE.name}; without it, print the table")
+    parser.add_argument("--table", action="store_true", help="write families.md; without it, print it")
     torch.set_num_threads(1)
     writes = parser.parse_args().table
-    text = table([measured(case) for case in CASES])
-    if not writes:
-        print(text)
-        return
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_text(text, encoding="utf-8")
+    facts = {"version": transformers.__version__, "lengths": LENGTHS, "far": FAR}
+    rows = [cells(measured(case)) for case in CASES]
+    for language, file in family_page.FILES.items():
+        text = family_page.page(rows, language, **facts)
+        if writes:
+            file.write_text(text, encoding="utf-8")
+        else:
+            print(text)
 
 
 if __name__ == "__main__":

@@ -113,8 +113,10 @@ def test_what_is_published_is_this_museum() -> None:
     assert matrix.survivors(rows) == []
     assert matrix.idle(rows) == []
     assert [name for name, row in references.items() if row["failed"]] == []
-    page = (REPOSITORY / "docs" / "en" / "mutants.md").read_text(encoding="utf-8")
-    assert page == matrix.page(rows, references), "python -m campaigns.mutants writes it anew"
+    for language in ("en", "zh"):
+        page = (REPOSITORY / "docs" / language / "mutants.md").read_text(encoding="utf-8")
+        assert page == matrix.page(rows, references, language), "python -m campaigns.mutants writes it anew"
+    assert list(matrix.texts()["why"]) == list(MUTANTS)
 
 
 def published() -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,20 @@ def test_drift_would_be_seen(tmp_path, monkeypatch) -> None:
     assert read["N05"].bounds != CHECKS["N05"].bounds
 
 
-def test_the_docs_have_the_text_as_it_is() -> None:
-    page = spec.FILE.parents[3] / "docs" / "en" / "conformance.md"
-    assert page.read_text(encoding="utf-8") == spec.FILE.read_text(encoding="utf-8")
+@pytest.mark.parametrize(("language", "file"), [("en", spec.FILE), ("zh", spec.CHINESE)])
+def test_the_docs_have_the_text_as_it_is(language: str, file: Path) -> None:
+    page = spec.FILE.parents[3] / "docs" / language / "conformance.md"
+    assert page.read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
+
+
+def test_the_chinese_text_says_the_same() -> None:
+    chinese = spec.requirements("zh")
+    assert list(chinese) == list(REQUIREMENTS)
+    for name, one in REQUIREMENTS.items():
+        for mark in (r"`[^`\n]+`", r"[\w./-]+#\d+", r"arXiv \d+\.\d+", r"^    .*$", r"\d+e-\d+"):
+            english, ours = (
+                sorted(re.findall(mark, text, re.MULTILINE | re.ASCII)) for text in (one.text, chinese[name].text)
+            )
+            assert ours == english, f"{name}: {mark}"
+        assert chinese[name].bounds == one.bounds, name
+    assert spec.VERSION in spec.CHINESE.read_text(encoding="utf-8").partition("## ")[0]

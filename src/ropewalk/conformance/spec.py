@@ -1,4 +1,4 @@
-"""The specification as data: `spec.md` beside this file is the text, and this reads it.
+"""The specification as data: `spec.md` beside this file is the text, `spec.zh.md` its Chinese, and this reads them.
 
 Each requirement is a section `### N01 Title`, with a line `Bound: ...` whose numbers are the check's own.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE = Path(__file__).with_name("spec.md")
+CHINESE = FILE.with_name("spec.zh.md")
 VERSION = "2026-11-16"
 """The date of the text; a test compares it with the first lines of spec.md."""
 MERGED = {"N02": "N01", "N11": "N01", "C06": "N07", "C28": "C05"}
@@ -37,16 +38,17 @@ def page(id: str) -> str:
 
 
 @cache
-def requirements() -> dict[str, Requirement]:
+def requirements(language: str = "en") -> dict[str, Requirement]:
     """Every requirement of the text, in its order."""
     found = {}
-    for section in re.split(r"^### ", FILE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+    file = FILE if language == "en" else CHINESE
+    for section in re.split(r"^### ", file.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         heading, _, body = section.partition("\n")
         match = re.fullmatch(r"([NC]\d\d) (.+?)(?: \{#\w+\})?", heading.strip())
         if match is None:
-            raise ValueError(f"{FILE}: the heading {heading!r} is not `### N01 title`")
+            raise ValueError(f"{file}: the heading {heading!r} is not `### N01 title`")
         body = re.split(r"^## ", body, flags=re.MULTILINE)[0].strip()
-        bound = re.search(r"^Bound: (.*?)(?:\n\n|\Z)", body, flags=re.MULTILINE | re.DOTALL)
+        bound = re.search(r"^(?:Bound: |界\uff1a)(.*?)(?:\n\n|\Z)", body, flags=re.MULTILINE | re.DOTALL)
         said = " ".join(bound[1].split()) if bound else ""
         found[match[1]] = Requirement(match[1], match[2], body, said)
     return found

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from ropewalk.conformance.checks import every
 from ropewalk.conformance.mutants import MUTANTS, SPECS, Mutant, Reference
 from ropewalk.conformance.mutants.alone import BLAMELESS
 from ropewalk.conformance.run import Report, verify
-from ropewalk.conformance.spec import PAGES
+from ropewalk.conformance.spec import PAGES, requirements
 
 APART = ("C32",)
 """Requirements that have no bound, and so kill nothing."""
@@ -113,87 +117,62 @@ def idle(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [name for name in every() if name not in busy and name not in APART]
 
 
-def page(mutants: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]]) -> str:
-    """docs/en/mutants.md."""
+def page(
+    mutants: Mapping[str, Mapping[str, Any]], references: Mapping[str, Mapping[str, Any]], language: str = "en"
+) -> str:
+    """mutants.md of docs/en or docs/zh."""
+    words = texts()[language]
     failed = [name for name, row in references.items() if row["failed"]]
-    killed = len(mutants) - len(survivors(mutants))
-    kinds = len({row["kills"] for row in mutants.values()})
-    lines = [
-        "# The mutant museum",
-        "",
-        "A suite that nothing fails proves nothing. Each mutant below is one correct implementation,",
-        "`ropewalk/conformance/mutants/reference.py`, with **one line** replaced by the line of a public bug.",
-        "The suite must see every one, by the requirement named for it, and nothing in the implementation itself.",
-        "",
-        f"- {len(own(mutants)) - len(empty(mutants))} of {len(own(mutants))} requirements that have a bound have a",
-        "  mutant that they alone kill, and pass one that is wrong elsewhere.",
-        f"- {killed} of {len(mutants)} mutants are killed by the requirement named for them.",
-        f"- {kinds} requirements are named for at least one mutant"
-        f"{'; none for ' + ', '.join(idle(mutants)) if idle(mutants) else ', which is all that have a bound'}.",
-        f"- The implementation itself, in {len(references)} configurations: "
-        f"{'nothing is found' if not failed else 'something is found in ' + ', '.join(failed)}.",
-        "",
-        "Written by `python -m campaigns.mutants`; the same as data: `campaigns/results/mutants.json`. To see one die:",
-        "",
-        "```console",
-        "$ ropewalk verify ropewalk.conformance.mutants:sglang_33558_gain_squared",
-        "```",
-        "",
-        "An issue's number names the kind of bug and where it can be read about. The line is ours: written to do the",
-        "same wrong, not taken from there.",
-        "",
-        "## Who kills whom",
-        "",
-        "In bold the requirement named for the mutant; after it the others that fail too.",
-        "",
-        "| mutant | claims to be | killed by | and by |",
-        "|---|---|---|---|",
-    ]
+    without = idle(mutants)
+    head = words["head"].format(
+        filled=len(own(mutants)) - len(empty(mutants)),
+        bounded=len(own(mutants)),
+        killed=len(mutants) - len(survivors(mutants)),
+        mutants=len(mutants),
+        kinds=len({row["kills"] for row in mutants.values()}),
+        idle=words["idle"].format(names=", ".join(without)) if without else words["no_idle"],
+        references=len(references),
+        found=words["found"].format(names=", ".join(failed)) if failed else words["nothing"],
+    )
+    lines = []
     for name, row in mutants.items():
-        named = link(row["kills"]) if row["kills"] in row["failed"].split() else f"**not by {row['kills']}**"
+        named = (
+            link(row["kills"]) if row["kills"] in row["failed"].split() else words["survived"].format(id=row["kills"])
+        )
         others = ", ".join(found for found in row["failed"].split() if found != row["kills"]) or "-"
-        lines.append(f"| [{name}](#{name}) | {MUTANTS[name].of} | {named} | {others} |")
-    lines += table(mutants)
-    lines += ["", "## The mutants", ""]
-    for name, row in mutants.items():
-        lines += exhibit(MUTANTS[name], row)
-    return "\n".join(lines).rstrip() + "\n"
+        lines.append(f"| [{name}](#{name}) | {MUTANTS[name].of} | {named} | {others} |\n")
+    exhibits = [exhibit(MUTANTS[name], row, language) for name, row in mutants.items()]
+    whole = "".join([head, *lines, words["table"], *table(mutants, language), words["mutants"], *exhibits])
+    return whole.rstrip() + "\n"
 
 
-def table(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+@cache
+def texts() -> dict[str, Any]:
+    return yaml.safe_load(Path(__file__).with_name("page.yaml").read_text(encoding="utf-8"))
+
+
+def table(rows: Mapping[str, Mapping[str, Any]], language: str) -> list[str]:
     """Each requirement with a mutant that it alone kills, and one that it must not."""
-    lines = [
-        "",
-        "## What each requirement sees, and does not",
-        "",
-        "*Own*: a mutant that this requirement kills and no other does, so that it is needed. *Not to blame*: a mutant",
-        "that is wrong elsewhere, to which the requirement applies, and which passes it, so that it accuses the right",
-        "thing. *All*: how many mutants it kills.",
-        "",
-        "| requirement | own | not to blame | all |",
-        "|---|---|---|---|",
-    ]
+    lines = []
     for requirement, name in own(rows).items():
         kills = sum(requirement in row["failed"].split() for row in rows.values())
         pair = name, blameless(rows)[requirement]
-        cells = " | ".join(f"[{each}](#{each})" if each else "**none**" for each in pair)
-        lines.append(f"| [{requirement}]({anchor(requirement)}) {every()[requirement].title} | {cells} | {kills} |")
+        cells = " | ".join(f"[{each}](#{each})" if each else texts()[language]["none"] for each in pair)
+        title = requirements(language)[requirement].title
+        lines.append(f"| [{requirement}]({anchor(requirement)}) {title} | {cells} | {kills} |\n")
     return lines
 
 
-def exhibit(mutant: Mutant, row: Mapping[str, Any]) -> list[str]:
-    said = f" The suite says: {row['said']}." if row["said"] else ""
-    return [
-        f"### {mutant.name}",
-        "",
-        f"{mutant.why} Like [{mutant.issue}]({mutant.url}); killed by {link(mutant.kills)}.{said}",
-        "",
-        "```diff",
-        f"- {mutant.lines[0]}",
-        f"+ {mutant.lines[1]}",
-        "```",
-        "",
-    ]
+def exhibit(mutant: Mutant, row: Mapping[str, Any], language: str) -> str:
+    words = texts()[language]
+    text = words["exhibit"].format(
+        why=mutant.why if language == "en" else texts()["why"][mutant.name],
+        issue=mutant.issue,
+        url=mutant.url,
+        link=link(mutant.kills),
+        said=words["said"].format(said=row["said"]) if row["said"] else "",
+    )
+    return f"### {mutant.name}\n\n{text}\n\n```diff\n- {mutant.lines[0]}\n+ {mutant.lines[1]}\n```\n\n"
 
 
 def anchor(id: str) -> str:
