@@ -1,0 +1,38 @@
+"""Python-Markdown for the sites: formulas as MathML, and the anchors that GitHub gives to headings of any language."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+
+from latex2mathml.converter import convert
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.inlinepatterns import InlineProcessor
+
+# $x$ and $$x$$; "$5 and $6" is no formula, since a space stands before its second dollar.
+FORMULA = r"(?<![\\$])(\$\$?)(?!\s)([^$]+?)(?<![\s\\])\1(?!\d)"
+
+
+class Formula(InlineProcessor):
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str | ElementTree.Element, int, int]:  # noqa: N802
+        try:
+            made = convert(m[2], display="block" if m[1] == "$$" else "inline")
+        except Exception as problem:
+            raise ValueError(f"latex2mathml does not convert {m[0]}: {type(problem).__name__}") from None
+        return self.md.htmlStash.store(made), m.start(0), m.end(0)
+
+
+def anchor(title: str, separator: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", separator)
+
+
+class Page(Extension):
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        # After code (190), before escapes (180), which would take the backslashes out of a formula.
+        md.inlinePatterns.register(Formula(FORMULA, md), "formula", 185)
+        md.treeprocessors["toc"].slugify = anchor
+
+
+def makeExtension(**settings: object) -> Page:  # noqa: N802
+    return Page(**settings)
