@@ -13,6 +13,7 @@ import typer
 
 from ropewalk.cli.main import app
 from ropewalk.cli.output import example_commands
+from ropewalk.compare import quickstart_study
 from ropewalk.data.prepare.sample import sample
 from tests.cli.conftest import Ropewalk
 from tests.compare.tiny_study import study
@@ -43,7 +44,10 @@ def test_every_help_ends_in_examples_of_its_own(ropewalk: Ropewalk, name: str, e
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=" ".join)
 @pytest.mark.usefixtures("recipe", "cable")
-def test_example_runs(ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path, trained: Path) -> None:
+def test_example_runs(
+    ropewalk: Ropewalk, example: tuple[str, ...], checkpoint: Path, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quickstart_study, "STEPS", {"text": 2, "copy": 2})
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     Path("texts").mkdir()

@@ -42,7 +42,7 @@ def test_an_arm_of_another_size_is_refused() -> None:
 def test_other_batches_are_refused_and_the_difference_is_named() -> None:
     fewer = {"rope": "rope", "short": {"train": {"steps": 3}, "data": {"longest": 4}}}
     with pytest.raises(
-        ValueError, match=r"data.longest is 5 and 4; data.length is 23 and 20; .*train.steps is 4 and 3"
+        ValueError, match=r"data.longest is 5 and 4; data.length is 12 and 10; .*train.steps is 4 and 3"
     ):
         Trials(study(arms=fewer))
     Trials(study(arms={**fewer, "short": {**fewer["short"], "differs": ["data"]}}))

@@ -10,10 +10,10 @@ RECIPE: dict[str, Any] = {
     "model": {"width": 16, "layers": 1, "heads": 2, "hidden": 16},
     "train": {
         "steps": 4,
-        "batch": 92,
+        "batch": 96,
         "optimizer": {"kind": "adamw", "lr": 1e-2},
         "schedule": {"kind": "constant"},
-        "evaluate": {"every": 2, "tokens": 92},
+        "evaluate": {"every": 2, "tokens": 96},
         "save": {"every": 2, "asynchronous": False},
     },
 }

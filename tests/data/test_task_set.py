@@ -75,8 +75,8 @@ def test_batches_depend_on_seed_and_number_alone() -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"write 68, or leave length out"):
-        TaskSetData(longest=20, length=64)
+    with pytest.raises(ValueError, match=r"write 64, or leave length out"):
+        TaskSetData(longest=20, length=63)
     with pytest.raises(ValueError, match="is for stack decoder"):
         open_data(TaskSetData(), stack="encoder", seed=0)
     rows = TaskSetRows(TaskSetData(vocabulary=32), "decoder", 0, valid=False)

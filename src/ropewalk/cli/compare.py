@@ -80,6 +80,7 @@ def run_study(study: Study, out: Path, workers: Workers, shard: Any, most: int |
     from ropewalk.compare.driver import run
     from ropewalk.compare.result import compared
     from ropewalk.compare.tables import write_tables
+    from ropewalk.report.comparison.page import page
 
     with table_of_trials(silent) as watcher:
         plan, results = run(study, out, workers, shard, watcher, most)
@@ -88,7 +89,12 @@ def run_study(study: Study, out: Path, workers: Workers, shard: Any, most: int |
     partial.write_text(json_text.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
     partial.replace(out / "study.json")
     write_tables(found, out / "csv")
+    (out / "report.html").write_text(page(study_name(out), found), encoding="utf-8")
     return found
+
+
+def study_name(out: Path) -> str:
+    return out.absolute().name
 
 
 def _say_plan(study: Study, out: Path, workers: int | None, json: bool) -> None:
@@ -119,7 +125,7 @@ def show(found: dict[str, Any], out: Path, quiet: bool) -> None:
     if not quiet:
         cost = found["timing"]["cost"]
         write(f"cost: {counted(cost['trials'], 'trial')}, {duration(cost['seconds'])} one after the other")
-        write(f"results: {out / 'study.json'}")
+        write(f"report: {out / 'report.html'}")
 
 
 def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:

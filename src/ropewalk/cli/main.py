@@ -21,6 +21,7 @@ from ropewalk.cli import (
     lab,
     listing,
     plot,
+    quickstart,
     train,
     verify,
 )
@@ -53,6 +54,7 @@ app.command(epilog=verify.EPILOG)(verify.verify)
 app.command(epilog=plot.EPILOG)(plot.plot)
 app.command(epilog=lab.EPILOG)(lab.lab)
 app.command(epilog=compare.EPILOG)(compare.compare)
+app.command(epilog=quickstart.EPILOG)(quickstart.quickstart)
 app.command(epilog=train.EPILOG)(train.train)
 app.command(epilog=estimate.EPILOG)(estimate.estimate)
 app.add_typer(data.app, name="data")

@@ -9,6 +9,7 @@ data: {kind: mixture, length: 1024, of: [{path: data/web, weight: 4}, {path: dat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -118,6 +119,12 @@ class TaskData(Spread):
 TASKS = ("copy", "addition", "sort", "recall", "parity")
 
 
+def task_tokens(tasks: Sequence[str], size: int) -> int:
+    """Tokens of the longest sample of so many symbols: task, question, separator, answer."""
+    needed = {"copy": 2 * size, "sort": 2 * size, "addition": 3 * size + 2, "recall": 2 * size + 9, "parity": size + 1}
+    return 2 + max(needed[task] for task in tasks)
+
+
 class TaskSetData(Settings):
     """Several tasks for one decoder, told apart by the first token of a sample."""
 
@@ -125,7 +132,7 @@ class TaskSetData(Settings):
     of: tuple[Literal["copy", "addition", "sort", "recall", "parity"], ...] = Field(default=TASKS, min_length=1)
     longest: int = Field(default=20, ge=1, le=4096)
     """Symbols of the longest question in training; shorter ones are as frequent."""
-    length: Length = Field(default_factory=lambda given: 3 * given["longest"] + 8)
+    length: Length = Field(default_factory=lambda given: task_tokens(given["of"], given["longest"]))
     """Tokens of a sequence, one sample each; as many as the longest one has unless given."""
     vocabulary: int = Field(default=72, ge=32, le=65536)
     """Ids: those that mark start, end, mask and separator, the symbols, and one for each task."""
@@ -138,7 +145,7 @@ class TaskSetData(Settings):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.length < (least := 3 * self.longest + 8):
+        if self.length < (least := task_tokens(self.of, self.longest)):
             says = f"{self.length} tokens hold no sample of longest={self.longest}; write {least}, or leave length out"
             raise refusal(("length", self.length, says))
         if self.positions is not None and self.positions.reach <= self.length:

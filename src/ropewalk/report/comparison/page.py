@@ -1,0 +1,195 @@
+"""The page of `ropewalk compare`: what was found, with what certainty, and what was not shown.
+
+Made from study.json alone, so that a kept result can be shown again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ropewalk.report.comparison.charts import cost, positions, protocol, task
+from ropewalk.report.markup import LANGUAGES, Content, Html, element, html
+from ropewalk.report.page import page as whole_page
+from ropewalk.report.parts import Heading, Shown, figure, table, verdict
+from ropewalk.report.words import Words
+
+words = Words("compare")
+KEEPS = 0.03
+"""Share of its perplexity by which a model may lose at a longer context and still keep it."""
+LOOKS = {"better": "good", "worse": "bad", "cannot": "none", "not finite": "bad"}
+
+
+def page(name: str, found: Mapping[str, Any]) -> str:
+    """One HTML file. found: what `ropewalk compare --json` prints."""
+    text, tasks = found["text"], found["tasks"]
+    arms = {**(text or {}).get("arms", {}), **(tasks or {}).get("arms", {})}
+    intro = words("intro", arms=len(arms), reference=found["reference"], trials=found["trials"]["done"])
+    body: list[Content] = [
+        element("h1", words("title", name=name)),
+        element("p", intro, class_="soft"),
+        verdict(*_said(found)),
+        [figure({lang: positions(text, lang) for lang in LANGUAGES}, "position")] if text else None,
+        [figure({lang: protocol(text, "same", lang) for lang in LANGUAGES}, "same")] if text else None,
+        [figure({lang: task(tasks, one, lang) for lang in LANGUAGES}, one) for one in tasks["tasks"]]
+        if tasks
+        else None,
+        _verdicts(text, found["reference"]) if text else None,
+        [figure({lang: protocol(text, "windows", lang) for lang in LANGUAGES}, "windows")] if text else None,
+        _accounts(found, "text" if text else "tasks"),
+        [figure({lang: cost(found, lang) for lang in LANGUAGES}, "cost")] if text else None,
+        _not_shown(found),
+        _how(found),
+    ]
+    return whole_page(words("page", name=name), body)
+
+
+def _said(found: Mapping[str, Any]) -> list[Content]:
+    said: list[Content] = []
+    if found["trials"]["missing"]:
+        said.append(words("missing", count=len(found["trials"]["missing"])))
+    if found["text"] is not None:
+        said += _said_of_text(found["text"], found["reference"])
+    tasks: Any = found["tasks"]
+    said += [_said_of_task(tasks, one) for one in tasks["tasks"]] if tasks is not None else []
+    return said
+
+
+def _said_of_text(text: Mapping[str, Any], reference: str) -> list[Content]:
+    trained, longest = text["trained"], text["lengths"][-1]
+    groups: dict[str, list[str]] = {"keeps": [], "breaks": [], "cannot": []}
+    for name, arm in text["arms"].items():
+        near, far = (_mean(_at(arm["same_tokens"], n)) for n in (trained, longest))
+        if isinstance(_at(arm["same_tokens"], longest), str):
+            groups["cannot"].append(name)
+        elif near is not None:
+            kept = far is not None and math.exp(min(far - near, 50)) <= 1 + KEEPS
+            # With its loss: one that has learned nothing keeps that too.
+            groups["keeps" if kept else "breaks"].append(name if far is None else f"{name} ({far:.2f})")
+    factor = f"{longest / trained:g}"
+    said: list[Content] = []
+    if longest > trained:
+        said = [words("text_keeps", factor=factor, names=_names(groups["keeps"]))]
+        said += [words(f"text_{key}", names=_names(groups[key])) for key in ("breaks", "cannot") if groups[key]]
+    floor, pays = _at(text["noise_floor"], trained), text["context_pays"]
+    if not pays["pays"]:
+        gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
+        return [*said, words("text_unjudged", why=words("why_context", gain=gain, least=pays["least"]))]
+    if floor is None:
+        count = text["arms"][reference]["seeds"]
+        return [*said, words("text_unjudged", why=words("why_seeds", count=count))]
+    judged = {name: one["verdict"] for name, one in _at(text["verdicts"], trained).items()}
+    sides = {key: _names([name for name, one in judged.items() if one == key]) for key in ("better", "worse")}
+    return [*said, words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides)]
+
+
+def _said_of_task(tasks: Mapping[str, Any], one: str) -> Content:
+    reach = {name: min(each["reach"], default=0) for name, each in tasks["verdicts"][one].items()}
+    best = max(reach.values(), default=0)
+    if not best:
+        return words("task_none", task=words(one))
+    names = _names([name for name in tasks["arms"] if reach.get(name) == best])
+    return words("task_first", task=words(one), best=f"{best:g}", names=names, longest=tasks["longest"])
+
+
+def _verdicts(text: Mapping[str, Any], reference: str) -> Html:
+    lengths = text["lengths"]
+    heads = [words("arm"), *(Heading(said=words("at", length=f"{n:,}"), number=True) for n in lengths)]
+    rows = [
+        [name, *(_judged(_at(text["verdicts"], n).get(name), _at(arm["same_tokens"], n)) for n in lengths)]
+        for name, arm in text["arms"].items()
+        if arm["same_tokens"]
+    ]
+    title = words("verdicts_title")
+    about = element("p", words("verdicts_about", reference=reference))
+    return html([element("h2", title), about, table(heads, rows, label=title, stacks=True)])
+
+
+def _judged(one: Mapping[str, Any] | None, losses: Any) -> Shown | Content:
+    if one is None:  # the reference itself
+        mean = _mean(losses)
+        return Shown(said="-" if mean is None else f"{mean:.3f}", value=0.0)
+    said = words(one["verdict"].replace(" ", "_"))
+    if one.get("mean") is None:
+        return Shown(said=said, look=LOOKS.get(one["verdict"], ""), value=math.inf)
+    ends = "" if one["low"] is None else f" [{_signed(one['low'])}, {_signed(one['high'])}]"
+    number = f"{_signed(one['mean'])}{ends}"
+    cell = {language: f"{number} {text}" for language, text in said.items()}
+    return Shown(said=cell, look=LOOKS.get(one["verdict"], ""), value=one["mean"])
+
+
+def _accounts(found: Mapping[str, Any], part: str) -> Html:
+    arms, times = found[part]["arms"], found["timing"]["arms"][part]
+    keys = ("equal_tokens", "shared_rate", "equal_time", "rate", "step_time", "parameters", "seeds")
+    heads = [words("arm"), *(Heading(said=words(key), number=True) for key in keys)]
+    rows: list[list[Shown | Content]] = []
+    for name, arm in arms.items():
+        own: Content = _number(_mean(arm["loss"]), 4)
+        if arm["diverged"]:
+            own = words("diverged", count=len(arm["diverged"]), seeds=arm["seeds"])
+        step = times[name]["step"]
+        rows.append([
+            name, own, _number(_mean(arm["shared_loss"]), 4), _number(_mean(times[name]["loss_at_equal_time"]), 4),
+            "-" if arm["rate"] is None else f"{arm['rate']:g}", "-" if step is None else f"{1000 * step:.1f}",
+            "-" if arm["parameters"] is None else f"{arm['parameters']:,}", str(arm["seeds"]),
+        ])  # fmt: skip
+    ranks, title = found[part]["rankings"], words("accounts_title")
+    tau = ranks["kendall_tau"]
+    if found["study"]["rates"] is None:
+        said = words("shared_only")
+    else:
+        said = words("rankings_agree" if tau == 1 else "rankings_differ", tau=_number(tau, 2))
+    return html([
+        element("h2", title), element("p", words("accounts_about")), element("p", said),
+        table(heads, rows, label=title, stacks=True),
+    ])  # fmt: skip
+
+
+def _not_shown(found: Mapping[str, Any]) -> Html:
+    arms = [arm for part in ("text", "tasks") if found[part] for arm in found[part]["arms"].values()]
+    size = max((arm["parameters"] or 0 for arm in arms), default=0)
+    tokens = max((arm["tokens"] or 0 for arm in arms), default=0)
+    said = words("not_shown", parameters=f"{size:,}", tokens=f"{tokens:,}", reference=found["reference"])
+    return html([element("h2", words("not_shown_title")), element("p", said)])
+
+
+def _how(found: Mapping[str, Any]) -> Html:
+    timing = found["timing"]
+    registered = timing["registered"]
+    when = f"{datetime.fromtimestamp(registered[0]['time'], UTC):%Y-%m-%d %H:%M} UTC" if registered else "-"
+    first = registered[0]["hash"] if registered else found["hash"]
+    parts = [element("p", words("registered", hash=first, time=when))]
+    if len(registered) > 1:
+        parts.append(element("p", words("changed", count=len(registered) - 1)))
+    hours = f"{timing['cost']['seconds'] / 3600:.2f}"
+    parts.append(element("p", words("cost_said", trials=timing["cost"]["trials"], hours=hours)))
+    for each in found["versions"]:
+        listed = ", ".join(f"{name} {version}" for name, version in json.loads(each).items())
+        parts.append(element("p", words("versions", what=listed), class_="soft"))
+    return html([element("h2", words("how_title")), parts])
+
+
+def _names(names: Sequence[str]) -> Any:
+    return ", ".join(names) if names else words("none")
+
+
+def _mean(values: Any) -> float | None:
+    numbers = [value for value in ([] if isinstance(values, str) else values or []) if value is not None]
+    return statistics.fmean(numbers) if numbers else None
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}".replace("-", "\u2212")
+
+
+def _at(by_length: Mapping[Any, Any], length: int) -> Any:
+    """Lengths are text where this was read from JSON."""
+    return by_length[length] if length in by_length else by_length.get(str(length))

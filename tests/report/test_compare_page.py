@@ -1,0 +1,129 @@
+"""The page of `ropewalk compare` and the comparison behind it, on made-up trials whose verdicts are known."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ropewalk.compare.plan import Plan
+from ropewalk.compare.result import compared
+from ropewalk.compare.study import Study
+from ropewalk.compare.tables import write_tables
+from ropewalk.compare.trials import Trial
+from ropewalk.data.prepare.sample import sample
+from ropewalk.report.comparison.page import page
+from tests.compare.tiny_study import RECIPE
+from tests.report.reading import shown, stands_alone
+
+HOSTILE = "<script>alert(1)</script>"
+PIECES = 10
+AT = {"rope": (2.0, 4.0), "alibi": (2.05, 2.05), "same": (2.0, 4.0), "learned": (1.9, None), HOSTILE: (2.5, 30.0)}
+"""Loss at the trained length, and at four times of it."""
+REACH = {"rope": 4, "alibi": 8, "same": 4}
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+    data = {"kind": "text", "path": str(sample("text", tmp_path_factory.mktemp("data") / "d")), "length": 32}
+    # Each is another recipe: arms alike in everything are one and the same trial.
+    encodings = {name: {"model": {"encoding": {"kind": "rope", "base": 10_000 + n}}} for n, name in enumerate(AT)}
+    tasks = {"recipe": {"data": {"kind": "tasks", "of": ["copy"], "longest": 4}}, "lengths": [2, 4, 8]}
+    return Plan(
+        Study(
+            recipe=RECIPE, reference="rope", arms=encodings, rates=None, tasks={**tasks, "arms": list(REACH)},
+            text={"recipe": {"data": {**data, "isolate": False}}, "lengths": [128], "tail": 16, "seeds": 5},
+        )
+    )  # fmt: skip
+
+
+def result(trial: Trial, gain: float = 0.2) -> dict[str, Any]:
+    """A trial whose losses are those of the table, a little different for each seed and piece of text."""
+    noise = 0.004 * math.sin(7.0 * trial.seed + len(trial.arm))
+    near, far = AT[trial.arm]
+    rows = {
+        n: "cannot" if at is None else [at + noise + 0.01 * math.sin(d) for d in range(PIECES)]
+        for n, at in ((32, near), (128, far))
+    }
+    measured: dict[str, Any] = {
+        "pieces": PIECES, "same_tokens": rows, "non_overlapping": rows, "sliding": {32: rows[32]},
+        "within": [near + gain if part < 12 else near for part in range(16)],
+        "by_position": [{"from": a, "to": 2 * a, "loss": near if a < 32 else far or near} for a in (8, 16, 32, 64)],
+    }  # fmt: skip
+    if trial.part == "tasks":
+        measured = {"exact": {"copy": {n: float(n <= REACH[trial.arm]) for n in (2, 4, 8)}}}
+    return {
+        "hash": trial.hash, "part": trial.part, "arm": trial.arm, "seed": trial.seed, "factor": 1.0, "rate": 0.01,
+        "parameters": 1234, "steps": 10, "tokens": 1000, "step_flops": 1e6, "diverged": None, "loss": near + noise,
+        "curve": [[5, 3.0], [10, near + noise]], "measured": measured, "versions": {"torch": "2"},
+        "timing": {"train": 1.0, "step": 0.1 if trial.arm == "rope" else 0.2, "measure": 1.0},
+    }  # fmt: skip
+
+
+def everything(plan: Plan) -> list[Trial]:
+    each = [("text", arm) for arm in AT] + [("tasks", arm) for arm in REACH]
+    return [plan.trials.trial(part, arm, seed) for part, arm in each for seed in range(5)]
+
+
+def found(plan: Plan, folder: Path, gain: float = 0.2) -> dict[str, Any]:
+    results = {trial.hash: result(trial, gain) for trial in everything(plan)}
+    return json.loads(json.dumps(compared(plan, results, folder), allow_nan=False))
+
+
+def test_verdicts_are_those_that_were_built_in(plan: Plan, tmp_path: Path) -> None:
+    answer = found(plan, tmp_path)
+    assert answer["trials"] == {"done": 40, "missing": []}
+    said = {n: {arm: one["verdict"] for arm, one in each.items()} for n, each in answer["text"]["verdicts"].items()}
+    assert said["32"] == {"alibi": "worse", "same": "tie", "learned": "better", HOSTILE: "worse"}
+    assert said["128"] == {"alibi": "better", "same": "tie", "learned": "cannot", HOSTILE: "worse"}
+    assert answer["text"]["rankings"]["own"][0] == "learned"
+    copying = answer["tasks"]["verdicts"]["copy"]
+    assert {arm: (one["verdict"], one["reach"]) for arm, one in copying.items()} == {
+        "rope": ("reference", [4.0] * 5),
+        "alibi": ("better", [8.0] * 5),
+        "same": ("tie", [4.0] * 5),
+    }
+    # Twice as slow: half the steps when the fastest is done, where its loss was 3.
+    assert answer["timing"]["arms"]["text"]["alibi"]["loss_at_equal_time"] == [3.0] * 5
+
+
+def test_without_a_use_of_context_there_are_no_verdicts_on_text(plan: Plan, tmp_path: Path) -> None:
+    answer = found(plan, tmp_path, gain=0.04)
+    assert {one["verdict"] for each in answer["text"]["verdicts"].values() for one in each.values()} == {
+        "no verdict",
+        "cannot",
+    }
+    assert "No verdicts on text: context lowers the reference's loss by 0.040 nats" in shown(page("study", answer))
+
+
+def test_a_page_of_hostile_names_stands_alone_and_says_what_was_found(plan: Plan, tmp_path: Path) -> None:
+    text = page(f"study {HOSTILE}", found(plan, tmp_path))
+    stands_alone(text)
+    assert HOSTILE not in text
+    english, chinese = shown(text), shown(text, "zh-CN")
+    assert "within 3 % of that at the trained length (loss in brackets): alibi (2.05)." in english
+    assert f"It rises further for: rope (4.00), same (4.00), {HOSTILE} (30.00)." in english
+    assert "learned cannot be asked" in english
+    assert "better learned; worse alibi" in english
+    assert "Copying: solved by every seed up to 8 symbols by alibi; trained to 4." in english
+    assert "\u6253\u5e73" in chinese
+
+
+def test_a_page_of_an_unfinished_study_says_so(plan: Plan, tmp_path: Path) -> None:
+    first = plan.trials.trial("text", "rope", 0)
+    answer = json.loads(json.dumps(compared(plan, {first.hash: result(first)}, tmp_path)))
+    stands_alone(page("study", answer))
+    assert "39 trials are not done" in shown(page("study", answer))
+
+
+def test_every_figure_has_its_numbers_in_a_file(plan: Plan, tmp_path: Path) -> None:
+    files = {file.stem: file for file in write_tables(found(plan, tmp_path), tmp_path / "csv")}
+    assert files.keys() == {"position", "same_tokens", "non_overlapping", "sliding", "verdicts", "cost", "tasks"}
+    with files["same_tokens"].open(encoding="utf-8", newline="") as opened:
+        rows = [row for row in csv.DictReader(opened) if row["arm"] == "learned"]
+    assert [row["nats"] for row in rows if row["length"] == "128"] == ["cannot"] * 5
+    assert all(abs(float(row["nats"]) - 1.9) < 0.02 for row in rows if row["length"] == "32")
