@@ -84,7 +84,7 @@ def main() -> int:
         "command": command,
         "bars": {
             "documents to judge on, at least": bars.bar(len(found.sets.judge), JUDGES, at_least=True),
-            "GiB of the last piece": bars.bar(memory, MEMORY),
+            "GiB of the last piece": bars.bar(memory, MEMORY, at_least=False),
         },
         "measured": {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
         "verdict": found.sentence,
