@@ -85,4 +85,6 @@ def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], j
     text = page("m", found)
     assert chinese in text
     if found["written"] is None:
-        assert "Nothing was written" in text
+        why = "there is no verdict yet" if judge == 5 else "the verdict asks for no change"
+        assert f"Nothing was written: {why}" in text
+        assert "<strong>crop</strong>" not in text

@@ -113,7 +113,7 @@ class _Shown:
             state = "yes_better" if name in self.said["proven"] else "not_better"
             rows.append(
                 [
-                    element("strong", name) if name == self.said["winner"] else name,
+                    element("strong", name) if name == self.said["winner"] and name in self.said["tied"] else name,
                     f"{candidate['factor']:.4g}",
                     signed(gain.mean),
                     f"{signed(gain.low)}\u00a0\u2026\u00a0{signed(gain.high)}",
@@ -242,7 +242,12 @@ class _Shown:
     def written(self) -> Html:
         written = self.found["written"]
         if written is None:
-            return html([element("h2", words("commands_title")), element("p", words("nothing_written"))])
+            return html(
+                [
+                    element("h2", words("commands_title")),
+                    element("p", words("undecided" if self.said["kind"] == "too few" else "nothing_written")),
+                ]
+            )
         cost = interval(self.first["tail"]["short_cost"])
         engines = [[name, str(cost) if why is None else why] for name, why in written["engines"].items()]
         proofs = [
