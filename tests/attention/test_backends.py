@@ -343,3 +343,13 @@ def test_tiled_has_no_second_derivative_and_says_so() -> None:
     (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="differentiate twice"):
         first.sum().backward()
+
+
+@pytest.mark.parametrize("texts", [([0, 0, 0], [0, 0, 1, 1]), ([0, 0, 1], [0, 0, 0, 0]), ([1, 1, 1], [0, 0, 1, 1])])
+def test_documents_of_the_queries_or_of_the_keys_alone_are_kept_apart(texts: tuple[list[int], list[int]]) -> None:
+    """One document on one side is not one document: the mask is needed."""
+    at, to = (Positions(torch.arange(len(t))[None], torch.arange(len(t))[None], torch.tensor([t]), 8) for t in texts)
+    q, k, v = torch.randn(1, 2, 3, 16), *torch.randn(2, 1, 2, 4, 16)
+    score = Score(NoPE().at(at, to), Rule(causal=False))
+    assert not score.plain
+    assert_close("documents", attend(q, k, v, score, backend="eager"), attend(q, k, v, score), 2e-6)
