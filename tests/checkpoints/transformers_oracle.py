@@ -56,7 +56,7 @@ class Theirs:
         marks = getattr(self.config, "no_rope_layers", None)
         if marks is not None:
             return bool(marks[layer])
-        if self.config.model_type in ("cohere2", "exaone4", "exaone_moe") and self.window() is not None:
+        if self.config.model_type in ("afmoe", "cohere2", "exaone4", "exaone_moe") and self.window() is not None:
             return kind == "sliding_attention"
         return kind not in ("linear_attention", "conv")
 
@@ -75,8 +75,9 @@ class Theirs:
         nested = f"{kind}_inv_freq" in dict(self.rotary.named_buffers())
         table = self.rotary(q, at, kind) if nested else self.rotary(q, at)
         apply = getattr(self.modeling, "apply_rotary_pos_emb", None)
-        if getattr(self.config, "rope_interleave", False):
-            apply = self.modeling.apply_rotary_pos_emb_interleave
+        # Beside it, the other one is for models whose config says so, or for an indexer.
+        if getattr(self.config, "rope_interleave", True):
+            apply = getattr(self.modeling, "apply_rotary_pos_emb_interleave", apply)
         if apply is None:
             # Complex numbers: Llama 4 has heads after positions, DeepSeek V2 before.
             heads_last = self.config.model_type == "llama4_text"

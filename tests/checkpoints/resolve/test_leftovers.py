@@ -97,7 +97,16 @@ def test_a_key_nobody_looked_at_is_named() -> None:
 
 
 SAVED = sorted({*TABLE, *PARTS} & {*CONFIG_MAPPING})
-UNREADABLE = {"glm4_moe": "96 does not divide hidden_size 4096"}
+HEADS, SECTIONS = "96 does not divide hidden_size 4096", "adds up to 32, the head has 64 frequencies"
+UNREADABLE = {
+    "glm46v": SECTIONS,
+    "glm4_moe": HEADS,
+    "glm4v": SECTIONS,
+    "glm4v_moe": HEADS,
+    "glm4v_moe_text": HEADS,
+    "glm4v_text": SECTIONS,
+    "lfm2_moe": "nothing else says which layers are full attention",
+}
 """Architectures whose own default config is no model, and why."""
 
 

@@ -20,6 +20,7 @@ Pattern = Literal[
     "full",  # every layer sees everything
     "window",  # sliding_window, if given, is every layer's
     "each",  # the same, unless layer_types says otherwise
+    "listed",  # full, unless layer_types says otherwise
     "every",  # sliding, except every n-th layer
     "late",  # Qwen2: full up to max_window_layers, then sliding, if use_sliding_window
     "odd",  # Qwen2-MoE: every other of the first max_window_layers slides, if use_sliding_window
@@ -27,6 +28,7 @@ Pattern = Literal[
     "still",  # SmolLM3: layers without rotation slide, if use_sliding_window
     "first",  # ModernBERT: every n-th layer from the first is full, the rest sees both ways
     "chunked",  # Llama 4: layers with rotation see their chunk
+    "indexed",  # full, of keys that an indexer has chosen, unless layer_types says otherwise
     "linear",  # layers of linear attention or convolution between full ones, as layer_types says
 ]
 Rotates = Literal["all", "listed", "sliding"]
@@ -85,6 +87,8 @@ class Architecture:
     axes: tuple[int, int, int] = (0, 0, 0)
     """Frequencies of M-RoPE's three axes where `mrope_section` does not say."""
     temperature: Literal["llama4", "ministral"] | None = None
+    alpha_is_ntk: bool = False
+    """Whether rope type dynamic with an alpha is a base that is fixed: NTK by the factor alpha (Hunyuan)."""
     yarn_is_longrope: bool = False
     """Whether rope type yarn with a short_factor is read as longrope: Phi-3's first spelling."""
     states_gains: bool = False
@@ -107,8 +111,14 @@ class Architecture:
     rotates_without_windows: bool = True
     """Where only sliding layers rotate: whether a model without windows rotates everywhere (EXAONE 4), or nowhere
     (Command R7B)."""
+    needs_window: bool = False
+    """Whether its layers slide and rotate by their type alone, also without a width: what that sees is not read."""
     both_ways_key: str | None = None
     """A key that makes a decoder see both ways, with half the stated window on each side: for sentence vectors."""
+    indexer: Layout | None = None
+    """How the indexer of such layers rotates: the first features of its heads, by the frequencies of the layer."""
+    rotates_if: tuple[str, str] | None = None
+    """A key, and the only value with which any layer rotates (Granite 4 hybrids)."""
     experts: bool | str = False
     """Whether layers are mixtures of experts, or the key that says so."""
 

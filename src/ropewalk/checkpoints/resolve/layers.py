@@ -11,16 +11,20 @@ from typing import NamedTuple
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.resolve.keys import LARGEST_LENGTH, Keys
 
-FULL, SLIDING, CHUNKED, LINEAR, CONV = (
+FULL, SLIDING, CHUNKED, LINEAR, CONV, INDEXED = (
     "full_attention",
     "sliding_attention",
     "chunked_attention",
     "linear_attention",
     "conv",
+    "indexed_attention",
 )
+_FIRST_NAMES = {"attention": FULL, "mamba": LINEAR}
+"""Of layers of hybrids, before transformers 5."""
 _ALLOWED = {
     "chunked": (FULL, CHUNKED),
-    "linear": (FULL, LINEAR, CONV),
+    "indexed": (FULL, INDEXED),
+    "linear": (FULL, LINEAR, CONV, INDEXED, *_FIRST_NAMES),
     "window": (FULL, SLIDING),
     "full": (FULL, SLIDING),
 }
@@ -37,13 +41,20 @@ class Layers(NamedTuple):
 def read_layers(keys: Keys, known: Architecture, count: int, notes: list[str]) -> Layers:
     sources: dict[str, str] = {}
     window = _window(keys, known, notes)
+    if window is None and known.needs_window:
+        remedy = f"give {known.window_key} in tokens"
+        raise keys.bad(known.window_key, f"is null, and which layers of {keys.owner} rotate goes by windows", remedy)
     marked = _rotates(keys, known, count, notes, sources) if known.rotates == "listed" else None
     drawn = _drawn(keys, known, count, window, marked)
     stated = keys.listed("layer_types", count, _ALLOWED.get(known.pattern, (FULL, SLIDING)))
     if stated is not None:
         sources["window"] = keys.source("layer_types")
+        stated = tuple(_FIRST_NAMES.get(kind, kind) for kind in stated)
         _compare(keys, known, stated, drawn)
     types = drawn if stated is None else stated
+    if INDEXED in types:
+        notes.append(_indexed(keys, known))
+        types = tuple(FULL if kind == INDEXED else kind for kind in types)
     if known.last_full and types[-1] != FULL:
         notes.append(f"transformers makes Gemma 4's last layer full_attention, whatever is stated: {types[-1]}")
         types = (*types[:-1], FULL)
@@ -59,11 +70,27 @@ def read_layers(keys: Keys, known: Architecture, count: int, notes: list[str]) -
         rotates = marked
     else:
         rotates = tuple(t not in (LINEAR, CONV) for t in types)
+    if known.rotates_if is not None:
+        key, value = known.rotates_if
+        sources["kind"] = keys.source(key) if keys.data.get(key) is not None else f"no {key}"
+        if keys.stated(key) != value:
+            notes.append(
+                f"no layer rotates: {keys.owner} does where {key} is {value!r}, and it is {keys.data.get(key)!r:.40}"
+            )
+            rotates = (False,) * count
     return Layers(types, rotates, window, sources)
 
 
+def _indexed(keys: Keys, known: Architecture) -> str:
+    width, head = keys.integer("qk_rope_head_dim"), keys.integer("index_head_dim")
+    return (
+        f"indexed_attention: an indexer chooses the keys that a query sees; it rotates the first {width} of its {head} "
+        f"features in {known.indexer} layout, by the frequencies of the layer"
+    )
+
+
 def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
-    if known.pattern in ("full", "linear"):
+    if known.pattern in ("full", "indexed", "linear"):
         return None
     asked = known.pattern not in ("late", "odd", "used", "still") or keys.flag("use_sliding_window")
     # Where windows are off, some configs have 0 for their width.
@@ -156,6 +183,8 @@ def _drawn(
             return tuple(SLIDING if i % every else FULL for i in number)
         case "chunked" if marked is not None:
             return tuple(CHUNKED if rotates else FULL for rotates in marked)
+        case "indexed":
+            return (INDEXED,) * count
         case "linear":
             return _linear(keys, known, count, every)
         case _:

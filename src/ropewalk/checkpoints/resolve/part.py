@@ -38,10 +38,10 @@ def find_part(config: Mapping[str, Any], where: str) -> Part:
         )
     if model_type not in PARTS:
         return (None if find(model_type) else _text_part(keys, model_type)) or _known(keys, model_type, None, {})
-    refusal = f"{model_type} reads images besides text; only its text part was resolved"
+    refusal = f"{model_type} reads more than text; only its text part was resolved"
     inner = keys.mapping("text_config")
     if inner is None:
-        return _known(keys, PARTS[model_type], refusal, {})
+        return _text_part(keys, model_type) or _known(keys, PARTS[model_type], refusal, {})
     text = keys.inside("text_config", inner)
     named = text.text("model_type") or PARTS[model_type]
     if named in SEVERAL_PARTS[model_type].renamed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
@@ -10,7 +11,7 @@ from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.resolve.keys import LARGEST_HEAD, Keys, shown
 from ropewalk.checkpoints.resolve.layers import FULL
 from ropewalk.checkpoints.resolve.spelling import Spelled, place_of, read_spelled, rope_type
-from ropewalk.scaling import HFRope, from_hf
+from ropewalk.scaling import NTK, HFRope, from_hf
 
 _NO_MEANING = {"finetuned": "the YaRN authors' note that the weights were fine-tuned; no engine uses it"}
 
@@ -65,8 +66,11 @@ def _rotation(
     if known.states_gains and name == "longrope":
         _stated_gains(keys, values, sources, field, notes)
     extra = _extra(keys, known, values, field, notes)
+    alpha = _alpha(keys, known, values, field)
     try:
         rope = from_hf(values, longest, dialect="deepseek" if known.gain_on_scores else "hf")
+        if alpha is not None:
+            rope = replace(rope, scaling=NTK(factor=alpha), sources=(*rope.sources, ("factor", "alpha")))
         width = _width(keys, known, rope, head, sources)
     except BadInput:
         raise
@@ -79,6 +83,19 @@ def _rotation(
     if rope.scaling is not None:
         said["scaling"] = place_of(keys, field)
     return Rotation(rope, width, said, extra)
+
+
+def _alpha(keys: Keys, known: Architecture, values: dict[str, Any], field: str) -> float | None:
+    """Hunyuan's factor of NTK. What else stands beside it is not read: the base is fixed, whatever the length."""
+    if not known.alpha_is_ntk or values["rope_type"] != "dynamic" or not values.get("alpha"):
+        return None
+    alpha = values["alpha"]
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not 1 <= alpha <= 1e9:
+        raise keys.bad(f"{field}.alpha", f"{shown(alpha)} is not a factor of at least 1", "correct it")
+    for key in [key for key in values if key not in ("rope_theta", "partial_rotary_factor")]:
+        values.pop(key)
+    values["rope_type"] = "default"
+    return float(alpha)
 
 
 def _first_spelling(keys: Keys, known: Architecture, values: Mapping[str, Any], notes: list[str]) -> str:

@@ -30,6 +30,32 @@ _GEMMA3 = Architecture(
     },
     vllm=InVLLM(windows="stated", length_as_stated=True),
 )
+_GEMMA4 = Architecture(
+    pattern="every",
+    every=6,
+    last_full=True,
+    both_ways_key=_BOTH_WAYS,
+    experts="enable_moe_block",
+    defaults={
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "sliding_window": 512,
+        "max_position_embeddings": 131_072,
+        "num_hidden_layers": 30,
+        "hidden_size": 2304,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        },
+    },
+    theta_key=None,
+    fraction_key=None,
+    gguf_name="gemma4",
+    vllm=InVLLM(windows="stated"),
+    llama_cpp=InLlamaCpp(windows="written", flags="file"),
+)
 
 ROWS = {
     "gemma": Architecture(defaults={"head_dim": 256}, both_ways_key=_BOTH_WAYS, gguf=InGGUF()),
@@ -62,31 +88,13 @@ ROWS = {
         gguf_name="gemma3n",
         llama_cpp=InLlamaCpp(windows="written", flags="file"),
     ),
-    "gemma4_text": Architecture(
-        pattern="every",
-        every=6,
-        last_full=True,
-        both_ways_key=_BOTH_WAYS,
-        experts="enable_moe_block",
-        defaults={
-            "head_dim": 256,
-            "global_head_dim": 512,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 4,
-            "sliding_window": 512,
-            "max_position_embeddings": 131_072,
-            "num_hidden_layers": 30,
-            "hidden_size": 2304,
-            "rope_parameters": {
-                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
-                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
-            },
-        },
-        theta_key=None,
-        fraction_key=None,
-        gguf_name="gemma4",
-        vllm=InVLLM(windows="stated"),
-        llama_cpp=InLlamaCpp(windows="written", flags="file"),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": replace(
+        _GEMMA4,
+        defaults={**_GEMMA4.defaults, "sliding_window": 1024, "max_position_embeddings": 262_144},
+        experts=False,
+        vllm=InVLLM(),
+        llama_cpp=InLlamaCpp(),
     ),
     "vaultgemma": _GEMMA2,
 }

@@ -22,11 +22,30 @@ _DEEPSEEK_V3 = replace(
 )
 
 ROWS = {
+    "axk1": _DEEPSEEK_V3,
     "deepseek_v2": replace(_LATENT, defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}, gguf_name="deepseek2"),
     "deepseek_v3": replace(_DEEPSEEK_V3, gguf=InGGUF(log_multiplier_in_tenths=True)),
+    "deepseek_v32": replace(
+        _LATENT, pattern="indexed", indexer="half", defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
+    ),
     "glm4_moe_lite": replace(_DEEPSEEK_V3, defaults={**_DEEPSEEK_V3.defaults, "qk_nope_head_dim": 192}),
+    "glm_moe_dsa": replace(
+        _LATENT, pattern="indexed", indexer="pairs", defaults={"qk_nope_head_dim": 192, "qk_rope_head_dim": 64}
+    ),
     "kimi_k2": replace(
         _DEEPSEEK_V3, code="the DeepSeek V3 code that Kimi K2 ships", class_name="DeepseekV3ForCausalLM"
+    ),
+    "longcat_flash": replace(
+        _LATENT,
+        layer_key="num_layers",
+        defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
+        refusal="longcat_flash has two attentions in a layer",
+    ),
+    "minicpm3": replace(
+        _LATENT,
+        layout="half",
+        experts=False,
+        defaults={"rope_theta": 10_000.0, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32},
     ),
     "mistral4": replace(
         _LATENT,
@@ -35,4 +54,5 @@ ROWS = {
         elsewhere=("llama_4_scaling_beta", "max_position_embeddings"),
         llama_cpp=InLlamaCpp(temperature="dropped"),
     ),
+    "youtu": replace(_DEEPSEEK_V3, experts=False, gguf_name=None),
 }

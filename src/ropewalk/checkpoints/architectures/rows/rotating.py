@@ -31,7 +31,20 @@ _GPTJ = Architecture(
     fixed={"rotary": True},
 )
 
+_GLM_VL = Architecture(layout="pairs", sections="blocks", axes=(8, 12, 12), elsewhere=("mrope_section",))
+_NESTED = Architecture(pattern="listed", experts=True, theta_key=None, fraction_key=None)
+"""Full and sliding layers as layer_types lists them, each with a rotation of its own in rope_parameters."""
+
 ROWS = {
+    "afmoe": Architecture(
+        pattern="every",
+        every=4,
+        every_key="global_attn_every_n_layers",
+        rotates="sliding",
+        needs_window=True,
+        experts=True,
+        defaults={"head_dim": 128, "sliding_window": 1024},
+    ),
     "codegen": _GPTJ,
     "cohere": Architecture(layout="pairs", head_key=None, gguf_name="command-r", gguf=InGGUF()),
     "cohere2": Architecture(
@@ -54,6 +67,7 @@ ROWS = {
     ),
     "ernie4_5": Architecture(layout="pairs", defaults={"head_dim": 128}, gguf=InGGUF()),
     "ernie4_5_moe": Architecture(layout="pairs", experts=True, gguf_name="ernie4_5-moe"),
+    "eurobert": Architecture(stack="encoder"),
     "exaone4": replace(_EXAONE4, llama_cpp=InLlamaCpp(windows="at one size", layers=64, flags="all")),
     "exaone_moe": replace(_EXAONE4, experts=True, gguf_name="exaone-moe", llama_cpp=InLlamaCpp(windows="written")),
     "falcon": Architecture(
@@ -62,10 +76,14 @@ ROWS = {
         alibi_key="alibi",
         gguf=InGGUF(),
     ),
+    "falcon_h1": Architecture(refusal="falcon_h1 has a state-space branch beside its attention"),
     "flex_olmo": Architecture(head_key=None, experts=True),
     "glm": replace(_GLM, gguf_name="chatglm"),
     "glm4": replace(_GLM, gguf=InGGUF()),
     "glm4_moe": Architecture(defaults={"partial_rotary_factor": 0.5}, experts=True, gguf_name="glm4moe", gguf=InGGUF()),
+    "glm4v_moe_text": replace(_GLM_VL, layout="half", experts=True, defaults={"partial_rotary_factor": 0.5}),
+    "glm4v_text": _GLM_VL,
+    "glm_ocr_text": _GLM_VL,
     "gpt_neox": Architecture(
         theta_key="rotary_emb_base",
         fraction_key="rotary_pct",
@@ -98,11 +116,40 @@ ROWS = {
         llama_cpp=InLlamaCpp(windows="built in", flags="file"),
     ),
     "gptj": _GPTJ,
+    "granitemoehybrid": Architecture(pattern="linear", experts=True, rotates_if=("position_embedding_type", "rope")),
+    "gte": Architecture(stack="encoder"),
+    "hunyuan_v1_dense": Architecture(alpha_is_ntk=True),
+    "hunyuan_v1_moe": Architecture(alpha_is_ntk=True, experts=True),
+    "hy_v3": Architecture(experts=True, defaults={"head_dim": 128}),
+    "jina_embeddings_v3": Architecture(stack="encoder"),
+    "laguna": replace(
+        _NESTED,
+        defaults={
+            "head_dim": 128,
+            "sliding_window": 512,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 500_000.0, "partial_rotary_factor": 0.5},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 1.0},
+            },
+        },
+    ),
     "lfm2": Architecture(
         pattern="linear",
         head_key=None,
         fixed={"use_pos_enc": True},
         transformers=InTransformers(reads_gguf_in_5=True),
+    ),
+    "lfm2_moe": Architecture(pattern="linear", head_key=None, experts=True),
+    "mellum": replace(
+        _NESTED,
+        defaults={
+            "head_dim": 128,
+            "sliding_window": 1024,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            },
+        },
     ),
     "minimax": Architecture(
         pattern="linear", experts=True, rotary_key="rotary_dim", transformers=InTransformers(head_dim_null=(4, 5))
@@ -136,6 +183,7 @@ ROWS = {
         gguf=InGGUF(),
         transformers=InTransformers(no_scaling_in_4=True),
     ),
+    "nomic_bert": Architecture(stack="encoder"),
     "olmo": Architecture(head_key=None, gguf=InGGUF(layout="pairs"), transformers=InTransformers(two_keys_in_4=True)),
     "olmo2": Architecture(
         head_key=None,
