@@ -10,7 +10,7 @@ import typer
 
 from ropewalk.amounts import amount
 from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, write, write_json, write_table
-from ropewalk.cli.scaling import named_scaling, status_line
+from ropewalk.cli.scaling import Left, named_scaling, status_line
 
 if TYPE_CHECKING:
     from ropewalk.evaluate.battery import Report
@@ -91,9 +91,10 @@ def evaluate(
     found = read(text, encode, longest=wanted[-1], most=documents)
     kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
     with status_line(quiet or json) as show:
+        left = Left()
 
         def progress(stage: str, done: int, total: int) -> None:
-            show(f"{stage} {done:,} of {total:,}")
+            show(left(stage, done, total))
 
         report = battery.evaluate(
             kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
