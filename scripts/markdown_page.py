@@ -1,4 +1,4 @@
-"""Python-Markdown for the sites: formulas as MathML, and the anchors that GitHub gives to headings of any language."""
+"""Python-Markdown for the sites: formulas as MathML, Chinese lines, and GitHub's anchors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from latex2mathml.converter import convert
 from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
+from markdown.preprocessors import Preprocessor
 
 # $x$ and $$x$$; "$5 and $6" is no formula, since a space stands before its second dollar.
 FORMULA = r"(?<![\\$])(\$\$?)(?!\s)([^$]+?)(?<![\s\\])\1(?!\d)"
+
+
+CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
+MARKS = "\u3001\u3002\u201c\u201d\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f"
+# A browser shows the end of a line as a space, which Chinese does not have: not between two signs, nor beside a mark.
+LINE_END = re.compile(
+    rf"(?<=[{CHINESE}])\n *(?=[{CHINESE}])|(?<=[{MARKS}])\n *(?!\d+\. )(?=[\w`*\[])|(?<=[\w`*)])\n *(?=[{MARKS}])"
+)
+
+
+class Lines(Preprocessor):
+    def run(self, lines: list[str]) -> list[str]:
+        return LINE_END.sub("", "\n".join(lines)).split("\n")
 
 
 class Formula(InlineProcessor):
@@ -31,6 +45,8 @@ class Page(Extension):
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
         # After code (190), before escapes (180), which would take the backslashes out of a formula.
         md.inlinePatterns.register(Formula(FORMULA, md), "formula", 185)
+        # After fenced blocks (25), which are kept out of the text by then.
+        md.preprocessors.register(Lines(md), "lines", 5)
         md.treeprocessors["toc"].slugify = anchor
 
 

@@ -146,7 +146,7 @@ def test_chinese_words_find_their_page(site: Path) -> None:
         assert found("量子力学") == []
 
 
-def test_formulas_are_mathml() -> None:
+def test_formulas_and_chinese_lines() -> None:
     pytest.importorskip("latex2mathml")
     markdown = pytest.importorskip("markdown")
     page = script("markdown_page")
@@ -160,5 +160,9 @@ def test_formulas_are_mathml() -> None:
     assert "<code>$x$</code>, $5 and $6" in made
     assert 'display="block"' in made
     assert 'id="长度-a"' in convert("## 长度 A")
+    # Line ends of Chinese text: no space between signs or beside a mark, one between a sign and a Latin word.
+    assert convert("位置\n编码。\nRoPE\n缩放\n\n1. 甲。\n2. 乙") == (
+        "<p>位置编码。RoPE\n缩放</p>\n<ol>\n<li>甲。</li>\n<li>乙</li>\n</ol>"
+    )
     with pytest.raises(ValueError, match=r"does not convert \$\\frac\{\$"):
         convert(r"x $\frac{$")
