@@ -77,7 +77,7 @@ def test_an_empty_cell_would_be_seen() -> None:
     rows[matrix.OWN["N10"]]["failed"] = "N10 C01"
     rows[matrix.BLAMELESS["C05"]]["passed"] = ""
     assert set(matrix.empty(rows)) >= {"N10", "C05"}
-    assert "**none**" in "\n".join(matrix.table(rows))
+    assert "**none**" in "\n".join(matrix.table(rows, "en"))
 
 
 def test_every_requirement_is_named_for_a_mutant() -> None:

@@ -131,8 +131,8 @@ def test_a_long_start_is_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(Watchdog, "beat", told)
     monkeypatch.setattr("torch.compile", lambda function: function)
     train(small_recipe.recipe(3, 3, compile=True), tmp_path)
-    assert phases[:3] == ["initialising"] * 3  # two blocks, and what is in none
-    assert phases[3:6] == ["compiling", "first step", "step"]
+    assert phases[:4] == ["initialising"] * 4  # two blocks, the encoding, and what is in none
+    assert phases[4:7] == ["compiling", "first step", "step"]
 
 
 def test_resumed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

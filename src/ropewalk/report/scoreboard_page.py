@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ropewalk.conformance.spec import requirements
 from ropewalk.report.markup import Content, Html, anchor, element, html, link
 from ropewalk.report.page import page as whole_page
 from ropewalk.report.parts import Shown, fold, table, verdict
@@ -249,6 +248,8 @@ def _case(library: str, target: dict[str, Any], result: dict[str, Any]) -> Html:
 
 
 def _title(one: dict[str, Any]) -> Content:
+    from ropewalk.conformance.spec import requirements  # its package needs torch, and the other pages do not
+
     chinese = requirements("zh").get(one["id"])
     return {"en": one["title"], "zh": chinese.title} if chinese else one["title"]
 

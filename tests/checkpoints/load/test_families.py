@@ -9,7 +9,8 @@ import transformers
 
 from ropewalk import positions
 from ropewalk.checkpoints import families
-from tests.checkpoints.family_models import BY_NAME, CASES, LENGTHS, TABLE, Pair, family_file
+from tests.checkpoints.family_models import BY_NAME, CASES, LENGTHS, Pair, family_file
+from tests.checkpoints.family_page import FILES
 
 BOUND = 2e-4
 GRADIENT = 1e-5
@@ -69,11 +70,11 @@ def test_every_family_has_a_model_here() -> None:
 
 
 def test_the_table_in_the_docs_lists_these_families() -> None:
-    rows = re.findall(r"^\| ([^|]+) \| `(\w+)` \| (\w+)\.py \|", TABLE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| ([^|]+) \| `(\w+)` \| (\w+)\.py \|", FILES["en"].read_text(encoding="utf-8"), re.MULTILINE)
     kinds = [(case, getattr(transformers, case.config).model_type) for case in CASES]
     assert rows == [(case.name, kind, family_file(kind)) for case, kind in kinds]
 
 
 def test_files_are_named_in_the_docs() -> None:
-    text = TABLE.read_text(encoding="utf-8")
+    text = FILES["en"].read_text(encoding="utf-8")
     assert [name for name in families.names() if f"| {name}.py |" not in text] == []

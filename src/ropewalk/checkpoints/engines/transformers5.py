@@ -49,7 +49,7 @@ def read(resolved: Resolved) -> Reading:
         elif isinstance(scaling, YaRN):
             draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
         elif isinstance(scaling, LongRoPE):
-            switch = PER_CALL
+            switch = PER_CALL if scaling.short != scaling.long else switch
             draft.layers.append(longrope(facts, subject, scaling, draft))
         elif isinstance(scaling, Dynamic):
             switch = GROWING
@@ -135,14 +135,15 @@ def yarn(
 def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
     """The list of the length, as the checkpoint's authors have it; `scaling` is what this version takes it for."""
     starts_anew = facts.row.transformers.restarts_cache
-    draft.note(
-        f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
-        "as Phi-3's own code does; generate() discards the cache at the switch; a loop of your own must do the same"
-        if starts_anew
-        else "keys cached before the switch keep the short list's rotation",
-        "transformers#33129",
-        counts=not starts_anew,
-    )
+    if scaling.short != scaling.long:
+        draft.note(
+            f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
+            "as Phi-3's own code does; generate() discards the cache at the switch; a loop of your own must do the same"
+            if starts_anew
+            else "keys cached before the switch keep the short list's rotation",
+            "transformers#33129",
+            counts=not starts_anew,
+        )
     found = subject.numbers_of(scaling)
     if facts.outer.transformers.never_long:
         draft.note(

@@ -188,12 +188,14 @@ def _by_context(
 ) -> LayerReading:
     at = subject.numbers_of(used)
     always_long = longest > trained
-    draft.note(
-        f"uses LongRoPE's {'long' if always_long else 'short'} list for every text, the short one up to -c {trained}",
-        "the list is chosen by the context size, whose default is the longest the file states",
-        "llama.cpp#24875, llama.cpp#8995",
-        counts=always_long,
-    )
+    if used.short != used.long:
+        chosen = "long" if always_long else "short"
+        draft.note(
+            f"uses LongRoPE's {chosen} list for every text, the short one up to -c {trained}",
+            "the list is chosen by the context size, whose default is the longest the file states",
+            "llama.cpp#24875, llama.cpp#8995",
+            counts=always_long,
+        )
     return subject.numbers_of(used, frequencies=at.stretched if always_long else at.frequencies, rotary_gain=rotary)
 
 
