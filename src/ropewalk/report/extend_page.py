@@ -144,7 +144,9 @@ class _Shown:
             )
             lines.append(line)
         ticks = [(float(length), f"{length:,}") for length in lengths]
-        across = Axis(low=lengths[0] * 0.9, high=lengths[-1] * 1.1, label="", log=True, ticks=ticks)
+        across = Axis(
+            low=lengths[0] * 0.9, high=lengths[-1] * 1.1, label=words("context")[language], log=True, ticks=ticks
+        )
         axis = up(lines, words("gain_axis")[language], zero=True)
         marks = [Level(axis="y", at=0.0), self._level(language), *lines]
         about = words("gains_about", winner=self.name)[language]
