@@ -22,6 +22,7 @@ from campaigns import pieces
 MADE_BY = (
     "checkpoint_page",
     "eval_page",
+    "extend_page",
     "engine_parts",
     "engine_words",
     "gallery",

@@ -22,11 +22,21 @@ def _eval() -> str:
     return page("a-model", evaluated())
 
 
+def _extend() -> str:
+    from ropewalk.report.extend_page import page
+    from tests.extend.test_tournament import ALL, REACH
+    from tests.extend.toys import Engineered
+    from tests.report.test_extend_page import held
+
+    return page("a-model", held(Engineered(REACH, {6.0: 0.1, 8.0: 0.3}), ALL))
+
+
 PAGES: dict[str, Path | Callable[[], str]] = {
     "scoreboard": ROOT / "docs" / "scoreboard.html",
     "gallery": ROOT / "docs" / "gallery.html",
     "checkpoint": _checkpoint,
     "eval": _eval,
+    "extend": _extend,
 }
 
 
