@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.amounts import counted, duration
-from ropewalk.cli import completion
-from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, write, write_json, write_table
+from ropewalk.cli.output import (
+    WRONG,
+    Json,
+    Quiet,
+    RecipeChanges,
+    RecipeFile,
+    examples,
+    guarded,
+    write,
+    write_json,
+    write_table,
+)
 from ropewalk.cli.recipes import located
 
 if TYPE_CHECKING:
@@ -25,17 +35,8 @@ EPILOG = examples(
 
 @guarded
 def estimate(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or one of `ropewalk list recipes`.",
-            autocompletion=completion.recipe,
-        ),
-    ],
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
-    ] = None,
+    file: RecipeFile,
+    changes: RecipeChanges = None,
     mesh: Annotated[
         str, typer.Option(metavar="SIDES", help="Lay ranks out as dp=128,tp=8,cp=4 (also dp_replicate).")
     ] = "dp=1",

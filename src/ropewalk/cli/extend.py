@@ -148,13 +148,13 @@ def extend(
         judges=documents, tail=tail, dtype=dtype, cheap=cheap, on=on, count=workers,
     )  # fmt: skip
     written, proofs = None, []
-    winner = result.winner
-    if winner is not None and winner.scaling is not None and not _own(path):
+    taken = None if result.winner is None else result.winner.scaling
+    if taken is not None and not _own(path):
         sample = _sample() if proof else None
-        written, proofs = _write(path, place, winner.scaling, longest, sample, vllm, silent=quiet or json)
+        written, proofs = _write(path, place, taken, longest, sample, vllm, silent=quiet or json)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
-    if written is not None and winner is not None and winner.scaling is not None:
-        said["written"] = written_data(written, proofs, winner.scaling, longest)
+    if written is not None and taken is not None:
+        said["written"] = written_data(written, proofs, taken, longest)
     if html is not None:
         from ropewalk.report.extend_page import page
 
@@ -165,12 +165,12 @@ def extend(
         write(result.sentence)
     else:
         show(result)
-        if written is not None and winner is not None and winner.scaling is not None:
+        if taken is not None:
             write("")
-            show_written(written, proofs, winner.scaling, longest, proof)
-        elif winner is not None and winner.scaling is not None:
-            write("")
-            write(f"A model of ropewalk's own: set its scaling in its config to {winner.scaling.model_dump_json()}")
+            if written is not None:
+                show_written(written, proofs, taken, longest, proof)
+            else:
+                write(f"A model of ropewalk's own: set its scaling in its config to {taken.model_dump_json()}")
     if written is not None:
         _check(written, proofs)
 

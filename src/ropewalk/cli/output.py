@@ -21,6 +21,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+from ropewalk.cli import completion
+
 WRONG, USAGE, BAD_INPUT, ENVIRONMENT = 1, 2, 3, 5
 
 EXTRAS = {
@@ -40,6 +42,17 @@ AllowKind = Annotated[
         metavar="KIND",
         help="Import this encoding from outside ropewalk (my_pkg.cable) if the checkpoint names it; may be repeated.",
     ),
+]
+RecipeFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE",
+        help="A YAML file, or one of `ropewalk list recipes`.",
+        autocompletion=completion.recipe,
+    ),
+]
+RecipeChanges = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer itself.")]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.amounts import counted, duration
-from ropewalk.cli import completion
 from ropewalk.cli.output import (
     ENVIRONMENT,
     WRONG,
     AllowKind,
     Json,
     Quiet,
+    RecipeChanges,
+    RecipeFile,
     examples,
     guarded,
     note,
@@ -41,17 +42,8 @@ EPILOG = examples(
 
 @guarded
 def train(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="RECIPE",
-            help="A YAML file, or one of `ropewalk list recipes`.",
-            autocompletion=completion.recipe,
-        ),
-    ],
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
-    ] = None,
+    file: RecipeFile,
+    changes: RecipeChanges = None,
     start: Annotated[
         str | None,
         typer.Option(

@@ -58,6 +58,11 @@ class LongRoPE(Scaling):
         "attention_factor": "attention_factor",
     }
 
+    @property
+    def switches(self) -> bool:
+        """Whether the two lists differ: with equal ones it does not matter when an engine chooses."""
+        return self.short != self.long
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if len(self.short) != len(self.long):

@@ -63,7 +63,7 @@ def read(resolved: Resolved) -> Reading:
             found = yarn(facts, subject, scaling, draft, nested_truncate=False, engine="transformers4")
             draft.layers.append(found)
         elif isinstance(scaling, LongRoPE):
-            switch = PER_CALL if scaling.short != scaling.long else switch
+            switch = PER_CALL if scaling.switches else switch
             draft.layers.append(_longrope(facts, subject, scaling, draft))
         elif isinstance(scaling, Dynamic):
             switch = GROWING

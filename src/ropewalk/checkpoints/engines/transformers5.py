@@ -49,7 +49,7 @@ def read(resolved: Resolved) -> Reading:
         elif isinstance(scaling, YaRN):
             draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
         elif isinstance(scaling, LongRoPE):
-            switch = PER_CALL if scaling.short != scaling.long else switch
+            switch = PER_CALL if scaling.switches else switch
             draft.layers.append(longrope(facts, subject, scaling, draft))
         elif isinstance(scaling, Dynamic):
             switch = GROWING
@@ -135,7 +135,7 @@ def yarn(
 def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
     """The list of the length, as the checkpoint's authors have it; `scaling` is what this version takes it for."""
     starts_anew = facts.row.transformers.restarts_cache
-    if scaling.short != scaling.long:
+    if scaling.switches:
         draft.note(
             f"chooses LongRoPE's list anew in every call: short up to {scaling.trained:,} tokens, then long",
             "as Phi-3's own code does; generate() discards the cache at the switch; a loop of your own must do the same"

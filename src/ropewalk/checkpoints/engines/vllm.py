@@ -48,7 +48,7 @@ def read(resolved: Resolved) -> Reading:
         if isinstance(scaling, YaRN):
             draft.layers.append(_yarn(facts, subject, scaling, draft))
         elif isinstance(scaling, LongRoPE):
-            switch = "at start, by max_model_len" if scaling.short != scaling.long else switch
+            switch = "at start, by max_model_len" if scaling.switches else switch
             draft.layers.append(_longrope(facts, subject, scaling, draft))
         elif isinstance(scaling, Dynamic):
             draft.layers.append(_dynamic(facts, subject, scaling, draft))
@@ -242,7 +242,7 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -
     )
     gains = [_number(subject.block.get(key)) or used.rotary_gain for key in ("short_mscale", "long_mscale")]
     served = _length(facts) or longest
-    if scaling.short != scaling.long:
+    if scaling.switches:
         draft.note(
             _by_length(served, scaling.trained),
             "the list is chosen once, when the engine starts, so that no cached key has another list's rotation",

@@ -42,7 +42,7 @@ def read(resolved: Resolved) -> Reading:
     draft.besides = besides(facts, facts.besides(), draft)
     for subject in facts.subjects():
         scaling = subject.layer.scaling
-        if isinstance(scaling, LongRoPE) and scaling.short != scaling.long:
+        if isinstance(scaling, LongRoPE) and scaling.switches:
             switch = "at start, by the context size"
         draft.layers.append(_gguf(facts, subject, draft) if facts.gguf else _converted(facts, subject, draft, names))
     return draft.reading(ENGINE, VERSION, switch=switch, length=facts.longest)
@@ -188,7 +188,7 @@ def _by_context(
 ) -> LayerReading:
     at = subject.numbers_of(used)
     always_long = longest > trained
-    if used.short != used.long:
+    if used.switches:
         chosen = "long" if always_long else "short"
         draft.note(
             f"uses LongRoPE's {chosen} list for every text, the short one up to -c {trained}",
@@ -215,7 +215,7 @@ def _gguf(facts: Facts, subject: Subject, draft: Draft) -> LayerReading:
                 about=GAINS,
             )
         return replace(found, rotary_gain=rotary)
-    if isinstance(scaling, LongRoPE) and scaling.short != scaling.long:
+    if isinstance(scaling, LongRoPE) and scaling.switches:
         longest = facts.longest or scaling.trained
         return _by_context(subject, scaling, draft, longest, scaling.trained, scaling.rotary_gain)
     return subject.planned()
