@@ -11,6 +11,8 @@ import pytest
 from ropewalk.evaluate.measures.needles import Needles
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking
+from ropewalk.extend.candidates import listed
+from ropewalk.extend.candidates.base import STILL
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.tournament import Result, run
 from ropewalk.report.extend_page import page
@@ -88,3 +90,14 @@ def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], j
         why = "there is no verdict yet" if judge == 5 else "the verdict asks for no change"
         assert f"Nothing was written: {why}" in text
         assert "<strong>crop</strong>" not in text
+
+
+def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(found: dict[str, Any]) -> None:
+    clipped = listed("clipped", "", [1.0] * 7 + [STILL], 1.0, ROPE)
+    text = page("m", held(Engineered(REACH), [LEAVE, GOOD, clipped]))
+    assert "e+09" not in text
+    assert "stopped" in Page(text, "en").words
+    assert "\u505c\u8f6c" in Page(text, "zh-CN").words
+    said = Page(page("m", found), "zh-CN").words
+    assert f"\u641c\u7d22\uff0c{TO // 2} \u4e2a\u8bcd\u5143" in said
+    assert not [word for word in said if re.match(r"(search|select) at", word)]

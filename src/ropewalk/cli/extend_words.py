@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.cli.output import write, write_table
+from ropewalk.extend.candidates.base import STILL
 
 if TYPE_CHECKING:
     from ropewalk.extend.judging import Judged
@@ -57,7 +58,7 @@ def _row(one: Judged) -> tuple[str, ...]:
     )
     return (
         one.candidate.name,
-        f"{one.candidate.factor:.4g}",
+        "stopped" if one.candidate.factor >= STILL else f"{one.candidate.factor:.4g}",
         str(one.gain),
         "-" if far is None else str(far),
         found,

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Literal
 
 FEWEST = 8
@@ -120,6 +121,7 @@ def t_cdf(t: float, freedom: int) -> float:
     return 0.5 + math.copysign(between / 2, t)
 
 
+@cache
 def t_quantile(probability: float, freedom: int) -> float:
     """Where Student's distribution reaches a probability above one half, by bisection."""
     low, high = 0.0, 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ropewalk.extend.candidates.base import STILL
 from ropewalk.plot.chart import Axis, Chart, Heat, Level, Line, Panel
 from ropewalk.report.eval_page import at, interval, signed, up
 from ropewalk.report.markup import LANGUAGES, Content, Html, element, html
@@ -114,7 +115,7 @@ class _Shown:
             rows.append(
                 [
                     element("strong", name) if name == self.said["winner"] and name in self.said["tied"] else name,
-                    f"{candidate['factor']:.4g}",
+                    words("stopped") if candidate["factor"] >= STILL else f"{candidate['factor']:.4g}",
                     signed(gain.mean),
                     f"{signed(gain.low)}\u00a0\u2026\u00a0{signed(gain.high)}",
                     "" if far is None else signed(interval(far).mean),
@@ -212,7 +213,7 @@ class _Shown:
 
     def rounds(self) -> Html:
         rounds = self.found["rounds"]
-        heads = [words("candidate"), *(Heading(said=one["name"], number=True) for one in rounds)]
+        heads = [words("candidate"), *(Heading(said=_round(one), number=True) for one in rounds)]
         last = {name: number for number, one in enumerate(rounds) for name in one["losses"]}
         order = sorted(last, key=lambda name: (-last[name], rounds[last[name]]["losses"][name]))
         rows = [
@@ -303,3 +304,8 @@ class _Shown:
 
 def _share(one: Mapping[str, Any]) -> str:
     return f"{one['found']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
+
+
+def _round(one: Mapping[str, Any]) -> dict[str, str]:
+    kind = one["name"].partition(" at ")[0].replace(" ", "_")
+    return words(f"round_{kind}", length=f"{one['length']:,}")
