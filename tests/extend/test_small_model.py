@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from ropewalk.evaluate.documents import Document
 from ropewalk.evaluate.engines.ours import Ours
+from ropewalk.evaluate.measures import perplexity, tail
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Rope, formulas
@@ -36,6 +37,11 @@ def lagged(length: int, draws: np.random.Generator) -> np.ndarray[Any, Any]:
     return tokens
 
 
+def of_two(length: int, draws: np.random.Generator) -> np.ndarray[Any, Any]:
+    """A document says two tokens of sixteen and no others: its first ones tell which, and nothing else does."""
+    return draws.permutation(16)[:2][draws.integers(0, 2, length)]
+
+
 def trained(encoding: dict[str, Any], draw: Draw, length: int, steps: int, rate: float) -> Ours:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"width": WIDTH, "heads": 1, "key_heads": 1, "layers": 1, "hidden": 32}
@@ -45,7 +51,7 @@ def trained(encoding: dict[str, Any], draw: Draw, length: int, steps: int, rate:
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = rate * min(1, (step + 1) / 10) * (0.1 + 0.45 * (1 + math.cos(math.pi * step / steps)))
-        rows = torch.from_numpy(np.stack([draw(length + 1, draws) for _ in range(4)]))
+        rows = torch.from_numpy(np.stack([draw(length + 1, draws) for _ in range(1024 // length)]))
         loss = F.cross_entropy(model(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
         loss.backward()
         optimizer.step()
@@ -94,3 +100,17 @@ def test_the_verdict_is_to_crop(eight_times: Result) -> None:
     """Its text says nothing farther back than two tokens."""
     assert eight_times.verdict.kind == "crop better"
     assert eight_times.winner is None
+
+
+def test_with_alibi_the_gain_of_longer_windows_vanishes_on_the_same_tokens() -> None:
+    """Longer windows that do not overlap have fewer beginnings, where a model knows least. That is no use of what is
+    far, and the loss of the same tokens with more text before them shows none."""
+    length = 64
+    engine = trained({"kind": "alibi"}, of_two, length, 200, 1e-2)
+    drawn = documents(of_two, 4 * length, 12)
+    short, long = (perplexity.measure(engine, drawn, n) for n in (length, 4 * length))
+    assert short.mean - long.mean > 0.05
+    same = tail.measure(engine, drawn, near=length, lengths=[length, 4 * length], tail=length // 2).gain()
+    assert abs(same.mean) < 0.005
+    assert same.low > -0.01
+    assert same.high < 0.01

@@ -118,10 +118,10 @@ def test_few_documents_conclude_nothing() -> None:
 
 
 def test_under_two_names_one_candidate_is_a_tie() -> None:
-    """A/A: two names whose losses differ by chance alone are told apart in at most 5 of 100."""
+    """A/A: two names whose losses differ by chance alone are told apart in 5 of 100, which is the level."""
     one = held(Engineered(REACH), [LEAVE, GOOD]).judged["good"]
     apart = 0
-    for seed in range(100):
+    for seed in range(1000):
         draws = np.random.default_rng(seed)
         named: dict[str, Judged] = {}
         for name in ("a", "b"):
@@ -129,8 +129,8 @@ def test_under_two_names_one_candidate_is_a_tie() -> None:
             tail = type(one.tail)(**{**one.tail.__dict__, "loss": loss})
             named[name] = Judged(Candidate(name, "", GOOD.scaling, factor=4), tail)
         apart += len(decide(named).tied) < 2
-    # Binomial(100, 0.05) is above 10 once in a hundred.
-    assert apart <= 10
+    # Binomial(1000, 0.05) is below 35 or above 67 once in a hundred; 2,000 other draws gave 96.
+    assert 35 <= apart <= 67
 
 
 @pytest.mark.parametrize("moments", [[1], [2, 9, 30, 31, 55], None])
