@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from ropewalk.cli.main import app
 from ropewalk.evaluate import battery
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.documents import Document
@@ -70,3 +74,25 @@ def test_other_forms_are_answered_with_what_to_type(file: Path) -> None:
         opened(file, engine="transformers")
     with pytest.raises(ValueError, match="leave out --dtype"):
         opened(file, engine="llama.cpp", dtype="float32")
+
+
+def test_engines_of_one_model_side_by_side(file: Path, tmp_path: Path) -> None:
+    """As a user asks for it: one command, two engines, one page."""
+    run = partial(CliRunner().invoke, app)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for seed in (0, 1):
+        drawn = np.random.default_rng(seed).integers(97, 122, 2000)
+        (texts / f"{seed}.txt").write_bytes(bytes(drawn.tolist()))
+    command = ["eval", str(file), "--text", str(texts), "--lengths", "60,120", "--tail", "16"]
+    command += ["--store", str(tmp_path / "kept.jsonl"), "--html", str(tmp_path / "eval.html"), "--json"]
+    done = run([*command, "--engine", "ropewalk", "--engine", "llama.cpp"])
+    assert done.exit_code == 0, done.output
+    ours, theirs = json.loads(done.stdout)["engines"]
+    assert theirs["engine"].startswith("llama.cpp")
+    assert abs(theirs["apart"]["mean"]) < 1e-3
+    assert abs(theirs["loss"] - ours["loss"] - theirs["apart"]["mean"]) < 1e-9
+    assert "By engine" in (tmp_path / "eval.html").read_text(encoding="utf-8")
+    done = run([*command, "--engine", "llama.cpp", "--engine", "llamacpp"])
+    assert done.exit_code == 2
+    assert "no engine 'llamacpp'; there are ropewalk" in done.output

@@ -83,3 +83,19 @@ def test_few_documents_conclude_nothing() -> None:
 def test_without_a_scaling_there_is_no_cost_on_short_text() -> None:
     assert "On short text the scaling costs" in page("m", evaluated())
     assert "On short text" not in page("m", evaluated(scaling=None))
+
+
+def test_engines_stand_side_by_side() -> None:
+    assert "By engine" not in page("m", evaluated())
+    one = evaluated()
+    zero = {**one["tail"]["gain"][4096], "mean": 0.0125, "low": -0.25, "high": 0.275}
+    row = {"loss": 2.5, "apart": zero, "gain": zero, "short_cost": zero, "not_measured": []}
+    rows = [row | {"engine": "ropewalk"}, row | {"engine": HOSTILE, "not_measured": ["needles at <b>8</b>"]}]
+    text = page("m", one | {"engines": rows})
+    stands_alone(text)
+    for language, title in (("en", "By engine"), ("zh-CN", "\u5404\u5f15\u64ce\u5bf9\u6bd4")):
+        said = " ".join(Page(text, language).words)
+        assert title in said
+        assert "+0.0125 (\u22120.2500\u00a0\u2026\u00a0+0.2750)" in said
+    assert HOSTILE not in text
+    assert "<b>8</b>" not in text

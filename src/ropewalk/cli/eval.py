@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,10 @@ from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, write
 from ropewalk.cli.scaling import Left, named_scaling, status_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ropewalk.evaluate.battery import Report
+    from ropewalk.evaluate.passage import Engine
     from ropewalk.scaling import Scaling
 
 EPILOG = examples(
@@ -53,13 +56,14 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="Keep measurements here; in the user's cache unless given.")
     ] = None,
     engine: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             metavar="NAME",
             help="Compute with ropewalk; with transformers, which has architectures that ropewalk does not load; with "
-            "llama.cpp, from a .gguf file; or with vllm:PYTHON, the python of an environment that has vLLM.",
+            "llama.cpp, from a .gguf file, or llama.cpp:FILE beside a directory; or with vllm:PYTHON, the python of an "
+            "environment that has vLLM. Repeat the option to compare engines; ropewalk unless given.",
         ),
-    ] = "ropewalk",
+    ] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
     ] = None,
@@ -78,28 +82,39 @@ def evaluate(
     from ropewalk.evaluate.documents import read
     from ropewalk.evaluate.store import Stored
 
+    names = engine or ["ropewalk"]
     try:
-        check_name(engine)
+        for name in names:
+            check_name(name)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engine'") from None
-    computes, encode = opened(path, engine=engine, dtype=dtype, kinds=allow_kind or ())
-    known = int(amount(trained)) if trained else computes.trained
+    computes, encode = opened(path, engine=names[0], dtype=dtype, kinds=allow_kind or ())
+    digest, known = computes.model, int(amount(trained)) if trained else computes.trained
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
     under = _scaling(scaling, factor, known)
     wanted = _lengths(lengths, known, factor, tail)
     found = read(text, encode, longest=wanted[-1], most=documents)
-    kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
-    with status_line(quiet or json) as show:
-        left = Left()
 
-        def progress(stage: str, done: int, total: int) -> None:
-            show(left(stage, done, total))
+    def measured(computes: Engine, encode: Callable[[str], Sequence[int]]) -> Report:
+        kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
+        with status_line(quiet or json) as show:
+            left = Left()
 
-        report = battery.evaluate(
-            kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
-        )
-    said = {"model": path, "digest": computes.model, **report.to_dict()}
+            def progress(stage: str, done: int, total: int) -> None:
+                show(left(stage, done, total))
+
+            return battery.evaluate(
+                kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
+            )
+
+    reports = [measured(computes, encode)]
+    for name in names[1:]:
+        del computes  # one model in memory at a time
+        computes, encode = opened(path, engine=name, dtype=dtype, kinds=allow_kind or ())
+        reports.append(measured(computes, encode))
+    report = reports[0]
+    said = {"model": path, "digest": digest, **report.to_dict(), "engines": battery.by_engine(reports)}
     if html is not None:
         from ropewalk.report.eval_page import page
 
@@ -110,6 +125,8 @@ def evaluate(
         write(report.verdict)
     else:
         _show(report)
+        if len(reports) > 1:
+            _show_engines(battery.by_engine(reports))
 
 
 def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | None:
@@ -167,6 +184,18 @@ def _show(report: Report) -> None:
     write("")
     left = f"; left out: {', '.join(report.left_out)}" if report.left_out else ""
     write(f"{len(report.documents)} documents, nats per token, {report.engine}; {report.rule}{left}")
+
+
+def _show_engines(rows: list[dict[str, Any]]) -> None:
+    write("")
+    shown = [
+        (one["engine"], f"{one['loss']:.4f}", *(f"{one[key]['mean']:+.6f}" for key in ("apart", "gain", "short_cost")))
+        for one in rows
+    ]
+    write_table(("engine", "loss", "from the first", "gain", "short cost"), shown)
+    for one in rows[1:]:
+        for what in one["not_measured"]:
+            write(f"not measured by {one['engine']}: {what}")
 
 
 def _mean(values: list[float]) -> float:

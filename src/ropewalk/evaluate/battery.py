@@ -13,6 +13,7 @@ from typing import Any
 from ropewalk.evaluate.documents import Document, far_places
 from ropewalk.evaluate.measures import needles, perplexity, tail
 from ropewalk.evaluate.passage import Cannot, Engine, described
+from ropewalk.evaluate.statistics import paired
 from ropewalk.scaling import Scaling
 
 TAIL = 512
@@ -71,6 +72,26 @@ class Report:
             "perplexity": [one.to_dict() for one in self.perplexity],
             "not_measured": self.not_measured,
         }
+
+
+def by_engine(reports: Sequence[Report]) -> list[dict[str, Any]]:
+    """Reports of the same documents and lengths, side by side; `apart`: loss at the longest length minus the first's,
+    paired by document."""
+    first = reports[0].tail
+    longest = first.lengths[-1]
+    return [
+        {
+            "engine": one.engine,
+            "loss": sum(one.tail.loss[longest]) / len(one.documents),
+            "apart": paired(
+                [a - b for a, b in zip(one.tail.loss[longest], first.loss[longest], strict=True)]
+            ).to_dict(),
+            "gain": one.tail.gain().to_dict(),
+            "short_cost": one.tail.short_cost.to_dict(),
+            "not_measured": one.not_measured,
+        }
+        for one in reports
+    ]
 
 
 def evaluate(

@@ -19,9 +19,10 @@ from ropewalk.evaluate.passage import Engine
 WEIGHTS = (".safetensors", ".gguf", "config.json")
 
 
-ENGINES = ("ropewalk", "transformers", "llama.cpp", "vllm:PYTHON")
-"""As --engine writes them. PYTHON: that of vLLM's own environment."""
-VLLM = "vllm:"
+ENGINES = ("ropewalk", "transformers", "llama.cpp", "llama.cpp:FILE", "vllm:PYTHON")
+"""As --engine writes them. FILE: the .gguf of a model that is given as a directory. PYTHON: that of vLLM's own
+environment."""
+VLLM, LLAMA_CPP = "vllm:", "llama.cpp:"
 
 
 def opened(
@@ -35,13 +36,13 @@ def opened(
     """The engine, and what turns a text into its tokens without special ones. hashed: whether the engine names its
     weights by their digest, which reads all of them; measurements that are stored need it."""
     check_name(engine)
-    place = meant(Path(path))
+    place = meant(Path(engine.removeprefix(LLAMA_CPP) if engine.startswith(LLAMA_CPP) else path))
     tokenizer = of(place)
     facts = Facts(read(place, kinds=kinds))
     named = digest(place) if hashed else ""
     if engine == "transformers":
         found: Engine = _by_transformers(place, facts, dtype, named)
-    elif engine == "llama.cpp":
+    elif engine.startswith("llama.cpp"):
         found = _by_llama_cpp(place, facts, dtype, named)
     elif engine.startswith(VLLM):
         found = _by_vllm(place, facts, dtype, named, Path(engine.removeprefix(VLLM)))
@@ -52,7 +53,7 @@ def opened(
 
 
 def check_name(engine: str) -> None:
-    if engine not in ENGINES and engine.removeprefix(VLLM) in (engine, ""):
+    if engine not in ENGINES and not any(engine.startswith(start) and engine != start for start in (VLLM, LLAMA_CPP)):
         raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
 
 

@@ -39,6 +39,7 @@ def page(model: str, found: Mapping[str, Any]) -> str:
         element("h2", words("parts_title")),
         element("p", words("parts_about")),
         _parts(tail, lengths, scaled=found["scaling"] is not None),
+        _engines(found["engines"], scaled=found["scaling"] is not None) if len(found.get("engines", ())) > 1 else None,
         figure({language: _needles(found, language) for language in LANGUAGES}, "needles")
         if len(found["needles"]) > 1
         else None,
@@ -166,6 +167,25 @@ def _parts(tail: Mapping[str, Any], lengths: Sequence[int], *, scaled: bool) -> 
     ]
     heads = [words("measure"), *(Heading(said=words(key), number=True) for key in ("mean", "interval", "deviation"))]
     return table(heads, cells, label=words("parts_title"), sorts=False, stacks=True)
+
+
+def _engines(each: Sequence[Mapping[str, Any]], *, scaled: bool) -> Html:
+    title, keys = words("engines_title"), ["apart", "gain", *(["short_cost"] if scaled else [])]
+    heads = [words("engine"), *(Heading(said=words(f"engines_{key}"), number=True) for key in ["loss", *keys])]
+    rows = [
+        [one["engine"], f"{one['loss']:.4f}", *(_with_interval(interval(one[key])) for key in keys)] for one in each
+    ]
+    missing = [
+        element("p", words("not_measured", what=f"{one['engine']}: {what}"), class_="soft")
+        for one in each[1:]
+        for what in one["not_measured"]
+    ]
+    about = element("p", words("engines_about"))
+    return html([element("h2", title), about, table(heads, rows, label=title, sorts=False, stacks=True), missing])
+
+
+def _with_interval(one: Interval) -> str:
+    return f"{signed(one.mean)} ({signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)})"
 
 
 def _perplexity(each: Sequence[Mapping[str, Any]]) -> Html:
