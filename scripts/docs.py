@@ -82,7 +82,7 @@ def build(language: str, settings: dict[str, Any], out: Path) -> None:
         for name in pages(DOCS, language):
             (work / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
             text = (DOCS / language / name).read_text(encoding="utf-8")
-            (work / "docs" / name).write_text(outward(text), encoding="utf-8")
+            (work / "docs" / name).write_text(outward(text, name.count("/")), encoding="utf-8")
         shutil.copy(DOCS / "overrides" / "site.css", work / "docs" / "site.css")
         shutil.copytree(DOCS / "overrides", work / "overrides")
         # JSON is YAML.
@@ -97,9 +97,9 @@ def build(language: str, settings: dict[str, Any], out: Path) -> None:
         shutil.copytree(work / "site", out)
 
 
-def outward(text: str) -> str:
-    """Links to files of the repository outside docs, by their address on GitHub."""
-    return re.sub(r"\]\((?:\.\./)+\.\./((?!\.)[^()\s]+)\)", rf"]({SOURCE}/blob/main/\1)", text)
+def outward(text: str, depth: int = 0) -> str:
+    """Links to files of the repository outside docs, by their address on GitHub; `depth`: folders the page is in."""
+    return re.sub(rf"\]\((?:\.\./){{{2 + depth}}}((?!\.)[^()\s]+)\)", rf"]({SOURCE}/blob/main/\1)", text)
 
 
 def config(language: str, settings: dict[str, Any]) -> dict[str, Any]:

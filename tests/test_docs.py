@@ -93,7 +93,7 @@ def test_both_languages_have_the_same_parts(page: str) -> None:
             for mark in (r"^#+ ", r"^\|", r"^ *(?:-|\d\.) ", r"<a id=\"\w+\">")
         }
         found["code"] = sorted(" ".join(each.split()) for each in re.findall(r"`[^`]+`", text))
-        found["formulas"] = sorted(re.findall(r"\$[^$]+\$", text))
+        found["formulas"] = sorted(re.findall(r"\${1,2}[^$]+\${1,2}", text))
         # The titles of the two differ, and with them what stands after a #.
         found["links"] = sorted(each.replace(".zh.", ".") for each in re.findall(r"\]\(([^)#\s]*)[^)\s]*\)", text))
         return found

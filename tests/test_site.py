@@ -26,6 +26,8 @@ QUERIES = {
     "抢占": "cluster.html",
     "首字节": "vectors.html",
     "键盘": "lab.html",
+    "加权平均": "course/attention.html",
+    "笔误": "course/errata.html",
 }
 """A word in the middle of sentences, and a page that must be among the first ten sections found."""
 
