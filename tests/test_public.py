@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import subprocess
 import sys
 import tomllib
@@ -20,11 +19,6 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-
 
 def dunder(name: str) -> bool:
     return name.startswith("__") and name.endswith("__")
-
-
-def code_blocks(document: str, language: str) -> list[str]:
-    text = (REPOSITORY / document).read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def test_all_is_sorted_without_repeats() -> None:
@@ -81,8 +75,3 @@ def test_pins_agree() -> None:
     pinned = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
     wanted = dict(line.split("==") for line in PROJECT["dependency-groups"]["dev"])
     assert {name: pinned.get(name) for name in wanted} == wanted
-
-
-@pytest.mark.parametrize("code", code_blocks("README.md", "python"))
-def test_readme_example_runs(code: str) -> None:
-    exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # noqa: S102

@@ -5,56 +5,30 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.blocks import blocks, problems_of, steps
 
 REPOSITORY = Path(__file__).parents[1]
 ENGLISH, CHINESE = ((REPOSITORY / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh-CN.md"))
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def commands(text: str) -> list[tuple[str, str, int]]:
-    """Every command that needs no file but a checkout's: what is typed, what is shown, and its exit code."""
-    found: list[tuple[str, str, int]] = []
-    for block in blocks(text, "console"):
-        for typed, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE):
-            if typed == "echo $?":
-                found[-1] = (*found[-1][:2], int(shown))
-            elif typed.startswith("ropewalk") and "SmolLM2" not in typed:
-                found.append((typed, shown, 0))
-    return [one for one in found if one[1]]
-
-
-def plain(text: str) -> str:
-    """Without how long it took."""
-    return re.sub(r" +\d+\.\d s$", "", text, flags=re.MULTILINE).strip()
-
-
-@pytest.mark.parametrize(("typed", "shown", "code"), commands(ENGLISH), ids=[typed for typed, *_ in commands(ENGLISH)])
-def test_a_command_says_what_is_shown(typed: str, shown: str, code: int) -> None:
-    words = shlex.split(typed, comments=True)[1:]
-    run = [sys.executable, "-c", "import sys; sys.path.insert(0, 'src'); from ropewalk.__main__ import run; run()"]
-    done = subprocess.run([*run, *words], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (code, "")
-    parts = [re.escape(plain(part)) for part in shown.split("...\n")]
-    assert re.fullmatch(r"\n(.|\n)*".join(parts), plain(done.stdout)), done.stdout
+def test_the_code_runs_and_prints_what_is_shown(tmp_path: Path) -> None:
+    assert problems_of({"README.md": ENGLISH}, tmp_path) == []
 
 
 def test_some_commands_are_tried() -> None:
-    assert {typed.split()[1] for typed, *_ in commands(ENGLISH)} >= {"inspect", "verify"}
+    tried = {step["words"][1] for step in steps(ENGLISH) if step["shown"] and "words" in step}
+    assert tried >= {"inspect", "verify"}
 
 
-@pytest.mark.parametrize("language", ["console", "python"])
-def test_both_languages_have_the_same_code(language: str) -> None:
-    assert blocks(CHINESE, language) == blocks(ENGLISH, language)
+def test_both_languages_have_the_same_code() -> None:
+    english, chinese = ([(each.language, each.code) for each in blocks(text)] for text in (ENGLISH, CHINESE))
+    runs = [each for each in english if each[0]]
+    assert [each for each in chinese if each[0]] == runs
 
 
 def outside_code(text: str) -> str:
