@@ -16,8 +16,8 @@ to 3.0 times for Llama 2 x16 and 3.7 for gpt-oss. (Equation 17 prints b' in r_i;
   g(s, mscale_all_dim); else g(s, 1). deepseek: always that ratio, with defaults 1 and 0 (`attention_factor`, which
   DeepSeek's own code lacks, replaces it as in transformers' port). paper: g(s, 1).
 - gain on scores: g(s, mscale_all_dim) ** 2 in deepseek, as MLA models apply it; else 1.
-- vLLM's yarn ignores `attention_factor` and both mscale keys, but multiplies by `attn_factor`; llama.cpp ignores
-  `attention_factor` and takes mscale for 1.
+- vLLM before vllm#56446 ignored `attention_factor` and both mscale keys, but multiplied by `attn_factor`; llama.cpp
+  ignores `attention_factor` and takes mscale for 1.
 """
 
 from __future__ import annotations
