@@ -107,7 +107,8 @@ def config(language: str, settings: dict[str, Any]) -> dict[str, Any]:
     palettes = (("auto", "", None), ("light", ": light", "default"), ("dark", ": dark", "slate"))
     nav: list[Any] = []
     for title, names in zip(words["sections"], settings["pages"], strict=True):
-        files = [f"{name}.md" for name in names]
+        short = words["short"]
+        files = [{short[name]: f"{name}.md"} if name in short else f"{name}.md" for name in names]
         nav += files if files == ["index.md"] else [{title: files}]
     return {
         "site_name": words["site_name"],
