@@ -33,7 +33,7 @@ org opt_einsum xformers triton pandas PIL tqdm sklearn onnx onnxruntime apex ten
 colorama shellingham flash_attn bitsandbytes sentencepiece tiktoken jax flax tensorflow torchvision torchaudio
 torch_npu torch_xla intel_extension_for_pytorch habana_frameworks deepspeed librosa soundfile av timm kernels
 hf_xet hf_transfer orjson ujson simplejson gmpy2 dill cloudpickle email_validator pydantic_settings
-sitecustomize usercustomize readline gguf tokenizers huggingface_hub transformers grain pyarrow trackio
+sitecustomize usercustomize readline gguf tokenizers huggingface_hub transformers grain pyarrow trackio optuna
 """
 SIZES: dict[str, Any] = {"vocabulary": 40, "width": 16, "heads": 2, "layers": 2, "hidden": 32}
 KIND = "planted.cable"

@@ -105,3 +105,16 @@ def test_mistakes_are_answered(ropewalk: Ropewalk, checkpoint: Path) -> None:
     assert not Path("longer").exists()
     answer = ropewalk("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarn", "--no-proof")
     assert "not proved" in answer.stdout
+
+
+def test_a_search_without_its_extra_names_it(
+    ropewalk: Ropewalk, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ropewalk.extend.search import searched
+
+    write_texts(6)
+    monkeypatch.setattr(searched, "find_spec", lambda name: None)
+    answer = ropewalk("extend", str(checkpoint), "--to", "256", "--text", "texts", "--tail", "32", "--search", "300")
+    assert answer.code == 5
+    assert 'pip install "ropewalk[search]"' in answer.stderr
+    assert not list(Path().glob("*.work"))

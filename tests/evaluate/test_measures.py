@@ -134,6 +134,20 @@ class Finder(Toy):
         return found
 
 
+def test_where_needles_cannot_be_asked_for_it_is_said() -> None:
+    def by_byte(text: str) -> list[int]:
+        return list(text.encode())
+
+    def by_word(text: str) -> list[int]:
+        return [hash_of(word) for word in text.split()]
+
+    assert "begin differently" in str(needles.refusal(by_byte, 10_000))
+    assert needles.refusal(by_word, 10_000) is None
+    least = needles.control(by_word)
+    assert needles.refusal(by_word, least) is None
+    assert f"take {least} tokens, and the longest text has {least - 1}" in str(needles.refusal(by_word, least - 1))
+
+
 def test_needles_are_found_as_far_as_a_model_reaches() -> None:
     # One sign tells the values apart only if the first one does: letters and digits do.
     def words(text: str) -> list[int]:

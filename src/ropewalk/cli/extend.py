@@ -36,7 +36,7 @@ EPILOG = examples(
 )
 CHOOSING = {
     "--work": "work", "--documents": "documents", "--tail": "tail", "--budget": "budget", "--on": "on",
-    "--workers": "workers", "--no-cheap": "cheap", "--dtype": "dtype", "--html": "html",
+    "--workers": "workers", "--no-cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
 
@@ -96,6 +96,15 @@ def extend(
             "full length.",
         ),
     ] = True,
+    search: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PASSES",
+            min=1,
+            help="Search for better divisors than any formula gives, in at most this many passes of the full length "
+            '(336); needs pip install "ropewalk[search]".',
+        ),
+    ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
@@ -145,7 +154,7 @@ def extend(
     place = out or _usual(path, longest)
     result = _choose(
         path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
-        judges=documents, tail=tail, dtype=dtype, cheap=cheap, on=on, count=workers,
+        judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, on=on, count=workers,
     )  # fmt: skip
     written, proofs = None, []
     taken = None if result.winner is None else result.winner.scaling

@@ -11,6 +11,7 @@ from ropewalk.extend.candidates.base import STILL
 if TYPE_CHECKING:
     from ropewalk.extend.judging import Judged
     from ropewalk.extend.prove import Proof
+    from ropewalk.extend.search.searched import Searched
     from ropewalk.extend.tournament import Result
     from ropewalk.extend.write import Written
     from ropewalk.scaling import Scaling
@@ -44,11 +45,33 @@ def show(result: Result) -> None:
         if correlation is not None:
             used = "used" if getattr(one, "used", False) else "not used"
             write(f"{one.name}: rank correlation with the full length {correlation:.2f}, {used}")
+    if result.searched is not None:
+        for line in searched_lines(result.searched):
+            write(line)
     for what in result.not_measured:
         write(f"not measured: {what}")
     for name, why in result.not_tried.items():
         write(f"not tried: {name}: {why}")
     write(f"{len(result.sets.judge)} documents, nats per token, {result.engine}; {result.sets.rule}")
+
+
+def searched_lines(found: Searched) -> list[str]:
+    """What the search did, and what the documents to select on say of it."""
+    ramp = ", ".join(f"{name} {value:.4g}" for name, value in asdict(found.ramp).items())
+    given_up = sum(one.value is None for one in found.trials)
+    select = ", ".join(f"{name} {value:.4f}" for name, value in sorted(found.select.items(), key=lambda one: one[1]))
+    if found.refined:
+        then = "the refined slow pairs are taken"
+    elif "refined" in found.select:
+        then = "the refined slow pairs are no better and not taken"
+    else:
+        then = "the slow pairs were not refined" + (
+            "" if min(found.select, key=found.select.__getitem__) == "ramp" else ", since a formula is no worse there"
+        )
+    return [
+        f"search: {len(found.trials)} settings, {given_up} given up halfway, {found.passes} passes; {ramp}",
+        f"search: tail loss and needles on the documents to select on: {select}; {then}",
+    ]
 
 
 def _row(one: Judged) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ EXTRAS = {
     "grain": "data",
     "pyarrow": "datasets",
     "matplotlib": "plot",
+    "optuna": "search",
     "ray": "cluster",
     "trackio": "track",
 }

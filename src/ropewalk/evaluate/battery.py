@@ -106,8 +106,7 @@ def evaluate(
     passes: int = 4,
     progress: tail.Progress = lambda stage, done, total: None,
 ) -> Report:
-    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles, nor where the longest
-    length has no room for them."""
+    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles."""
     longest, near = max(lengths), far_from(trained, lengths)
     judges, left = [], []
     for document in documents:
@@ -121,7 +120,11 @@ def evaluate(
     )
     searched: list[needles.Needles] = []
     skipped: list[str] = []
-    if encode is not None and (control := _control(encode)) <= longest:
+    why = None if encode is None else needles.refusal(encode, longest)
+    if why is not None:
+        skipped.append(f"needles: {why}")
+    if encode is not None and why is None:
+        control = needles.control(encode)
         asked = [document.tokens for document in documents[:passes]]
         places = [control, *(length for length in sorted({*lengths}) if length > control)]
         for done, length in enumerate(places):
@@ -173,8 +176,3 @@ def far_from(trained: int, lengths: Sequence[int]) -> int:
     if len(several) < 2:
         raise ValueError(f"one length, {several[-1]:,}, has nothing to be compared with; give a shorter one too")
     return several[-2]
-
-
-def _control(encode: Callable[[str], Sequence[int]]) -> int:
-    """Tokens of the short control: the needles and questions with little else."""
-    return 2 * needles.COUNT * (len(encode(" The code of quartz is")) + 6)

@@ -14,7 +14,8 @@ from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
-from ropewalk.extend.candidates import Candidate, Rope, formulas
+from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
+from ropewalk.extend.search.searched import need
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
 from ropewalk.extend.write import served
@@ -53,12 +54,16 @@ def choose(
     workers: Workers = HERE,
     minutes: float | None = None,
     cheap: bool = True,
+    search: int | None = None,
     progress: Progress = lambda stage, done, total: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
-    minutes: `OutOfTime` is raised after so many."""
+    minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none."""
     rope = rotation(path, to, trained)
+    if search is not None:
+        need()
+        _can_be_listed(path, rope)
     near = far_from(rope.trained, lengths_of(rope.trained, to, tail))
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
@@ -75,7 +80,10 @@ def choose(
             say(f"{name} is not tried: {why}")
         stored = Stored(engine, work / MEASUREMENTS)
         asking = Asking(stored, opening, workers, seconds=None if minutes is None else 60 * minutes, progress=progress)
-        found = run(asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, not_tried=refused)
+        found = run(
+            asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
+            not_tried=refused,
+        )  # fmt: skip
         if digest(meant(Path(path))) != engine.model:
             raise ValueError(f"{path} was changed while it was measured; start again with another --work")
         save(work, found.to_dict())
@@ -93,3 +101,14 @@ def servable(path: str | Path, rope: Rope) -> tuple[list[Candidate], dict[str, s
         else:
             kept.append(one)
     return kept, refused
+
+
+def _can_be_listed(path: str | Path, rope: Rope) -> None:
+    """A search ends with a divisor for each pair, which must be read by an engine."""
+    pairs = rope.width // 2
+    one = listed("searched", "", [1 + i / pairs for i in range(pairs)], 1.01, rope)
+    assert one.scaling is not None
+    reasons = served(path, rope.to)(one.scaling)
+    if None not in reasons.values():
+        why = next(iter(reasons.values()))
+        raise ValueError(f"--search: no engine would compute a divisor for each pair from {path} ({why}); leave it out")

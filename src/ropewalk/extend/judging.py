@@ -117,7 +117,12 @@ def judge(
         return found
 
     tails = ask("judge", losses)
-    asked = {} if encode is None else _if_possible(ask, "needles", searched, skipped)
+    asked: dict[str, list[needles.Needles]] = {}
+    if encode is not None:
+        if (why := needles.refusal(encode, lengths[-1])) is None:
+            asked = _if_possible(ask, "needles", searched, skipped)
+        else:
+            skipped[f"needles: {why}"] = None
     where = _if_possible(ask, "loss by position", everywhere, skipped)
     found = {
         one.name: Judged(one, tails[one.name], asked.get(one.name, []), where.get(one.name, [])) for one in candidates
@@ -135,8 +140,8 @@ def _if_possible(ask: Ask, stage: str, measure: Callable[[Engine], Any], skipped
 
 def _places(encode: Callable[[str], Sequence[int]], near: int, longest: int) -> list[int]:
     """The control, with little between the needles, then what a crop leaves, then the whole length."""
-    control = 2 * needles.COUNT * (len(encode(" The code of quartz is")) + 6)
-    return [control, *(length for length in (near, longest) if length > control)] if control <= longest else []
+    control = needles.control(encode)
+    return [control, *(length for length in (near, longest) if length > control)]
 
 
 def decide(judged: Mapping[str, Judged]) -> Verdict:

@@ -1,6 +1,7 @@
 """Which way to read longer texts is best for this model on these texts, and whether any is better than cropping.
 
     candidates -> [skipped positions] -> search at a shorter length -> search -> select -> judge -> verdict
+                                                          [ramps, from all formulas on] ---^
 
 Each round keeps about half; each arrow is on documents of its own, or on more of them. All that is measured is kept in
 the run's directory under the hash of what it is, so a run that was killed continues, and ends with the same result.
@@ -22,6 +23,7 @@ from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.judging import Judged, Verdict, decide, judge, sentence
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
+from ropewalk.extend.search.searched import Searched, need, search
 from ropewalk.extend.sets import Sets
 from ropewalk.system import lock
 
@@ -43,6 +45,8 @@ class Result:
     judged: dict[str, Judged]
     not_measured: list[str]
     verdict: Verdict
+    searched: Searched | None = None
+    """What a search found, which is one of the finalists."""
 
     @property
     def sentence(self) -> str:
@@ -71,6 +75,7 @@ class Result:
             "rounds": [one.to_dict() for one in self.rounds],
             "judged": {name: one.to_dict() for name, one in self.judged.items()},
             "not_measured": self.not_measured,
+            "searched": None if self.searched is None else self.searched.to_dict(),
             "verdict": {
                 "kind": self.verdict.kind,
                 "winner": self.verdict.winner,
@@ -99,9 +104,13 @@ def run(
     *,
     tail_tokens: int = 512,
     cheap: bool = True,
+    search_passes: int | None = None,
     not_tried: dict[str, str] | None = None,
 ) -> Result:
-    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles."""
+    """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
+    passes of the full length are for divisors that no formula gives; None: there is no search."""
+    if search_passes is not None:
+        need()
     lengths = lengths_of(rope.trained, rope.to, tail_tokens)
     near = far_from(rope.trained, lengths)
     shared = {"tail": tail_tokens, "near": near}
@@ -131,17 +140,35 @@ def run(
         keep(plain(asking, f"search at {rope.to:,}", left, sets.search, rope.to, _half(left), **shared))
     if len(left) > FINALISTS:
         keep(plain(asking, f"select at {rope.to:,}", left, sets.select, rope.to, FINALISTS, **shared))
+    tried, found_by_search = list(candidates), None
+    if search_passes is not None:
+        order = _ranked([one for one in candidates if one.text == "whole"], rounds)
+        found_by_search = search(
+            asking, rope, sets, order, left, encode, passes=search_passes, tail=tail_tokens
+        )  # fmt: skip
+        left[found_by_search.candidate.name] = found_by_search.candidate
+        tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
     judged, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
     stored = asking.stored
     return Result(
-        stored.name, stored.model, rope, near, tail_tokens, sets, list(candidates), dict(not_tried or {}), rounds,
-        judged, [*not_measured, *skips], decide(judged),
+        stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,
+        judged, [*not_measured, *skips], decide(judged), found_by_search,
     )  # fmt: skip
 
 
 def _half(left: dict[str, Candidate]) -> int:
     return max(FINALISTS, -(-len(left) // 2))
+
+
+def _ranked(candidates: Sequence[Candidate], rounds: Sequence[Round]) -> list[Candidate]:
+    """By the last round that each was in, and by its loss there."""
+
+    def place(one: Candidate) -> tuple[int, float]:
+        last = max((number for number, each in enumerate(rounds) if one.name in each.losses), default=-1)
+        return -last, rounds[last].losses[one.name] if last >= 0 else 0.0
+
+    return sorted(candidates, key=place)
 
 
 @contextmanager

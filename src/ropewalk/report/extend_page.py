@@ -47,6 +47,7 @@ def page(model: str, found: Mapping[str, Any]) -> str:
         shown.chart(shown.map, "map") if any(one["needles"] for one in found["judged"].values()) else None,
         shown.chart(shown.pairs, "pairs"),
         shown.rounds() if found["rounds"] else None,
+        shown.searched(found["searched"]) if found.get("searched") else None,
         shown.written(),
         shown.how(),
     ]
@@ -239,6 +240,31 @@ class _Shown:
                 element("p", words("rounds_about")),
                 said,
                 table(heads, rows, label=title, stacks=True),
+            ]
+        )
+
+    def searched(self, searched: Mapping[str, Any]) -> Html:
+        title, select = words("searched_title"), searched["select"]
+        number, what = Heading(said=words("value"), number=True), words("number")
+        numbers = [[words(f"ramp_{name}"), f"{value:.4g}"] for name, value in searched["ramp"].items()]
+        state = "taken" if searched["refined"] else "not_taken" if "refined" in select else "not_refined"
+        about = words(
+            "searched_about",
+            settings=len(searched["trials"]),
+            given_up=sum(one["value"] is None for one in searched["trials"]),
+            passes=searched["passes"],
+            refined=words(f"refined_{state}"),
+        )
+        names = {"ramp": words("select_ramp"), "refined": words("select_refined")}
+        order = sorted(select, key=select.__getitem__)
+        rows = [[names.get(name, name), f"{select[name]:.4f}"] for name in order]
+        return html(
+            [
+                element("h2", title),
+                element("p", about),
+                table([words("candidate"), Heading(said=words("objective"), number=True)], rows, label=title),
+                element("p", words("ramp_about")),
+                table([what, number], numbers, label=words("ramp_about")),
             ]
         )
 

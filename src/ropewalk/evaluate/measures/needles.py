@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ropewalk.evaluate.passage import Engine, Numbers, Passage
+from ropewalk.evaluate.passage import Cannot, Engine, Numbers, Passage
 from ropewalk.evaluate.statistics import Interval, paired, wilson
 from ropewalk.scaling import Scaling
 
@@ -88,6 +88,22 @@ def measure(
     return Needles(length, found, nats)
 
 
+def control(encode: Callable[[str], Sequence[int]]) -> int:
+    """Tokens of the short control: the needles and questions with little else. A shorter text has no room for them."""
+    return 2 * COUNT * (len(encode(" The code of quartz is")) + 6)
+
+
+def refusal(encode: Callable[[str], Sequence[int]], length: int) -> str | None:
+    """Why needles cannot be asked for in so many tokens; None where they can."""
+    if (least := control(encode)) > length:
+        return f"{COUNT} of them take {least:,} tokens, and the longest text has {length:,}"
+    try:
+        _values(encode, random.Random(0))
+    except Cannot as error:
+        return str(error)
+    return None
+
+
 def _text(
     filler: Numbers, encode: Callable[[str], Sequence[int]], length: int, draws: random.Random
 ) -> tuple[Numbers, list[int], list[int], Numbers]:
@@ -132,4 +148,4 @@ def _values(encode: Callable[[str], Sequence[int]], draws: random.Random) -> lis
             found[ids[0]] = text
         if len(found) == COUNT:
             return list(found.values())
-    raise ValueError(f"this tokenizer has fewer than {COUNT} numbers or pairs of letters that begin differently")
+    raise Cannot(f"this tokenizer has fewer than {COUNT} numbers or pairs of letters that begin differently")

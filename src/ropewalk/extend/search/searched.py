@@ -1,0 +1,93 @@
+"""The search of one tournament: a ramp, then its slow pairs where the ramp is worth it, as one more finalist.
+
+documents to search on    choose the six numbers, and the steps of the refinement
+documents to select on    say whether the ramp is better than the best formula: only then it is refined; and whether
+                          the refined one is better than the ramp: only then it is taken
+documents to judge on     are not looked at here
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from ropewalk.extend.candidates import Candidate, Rope
+from ropewalk.extend.rounds import Ask
+from ropewalk.extend.search.objective import Objective
+from ropewalk.extend.search.ramp import Ramp, as_candidate
+from ropewalk.extend.search.refine import refine, slow
+from ropewalk.extend.search.study import Trial, study
+from ropewalk.extend.sets import Sets
+
+FEWEST = 4
+"""Settings that a search measures at least."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    candidate: Candidate
+    """The finalist."""
+    ramp: Ramp
+    trials: list[Trial]
+    select: dict[str, float]
+    """What is made small, on the documents to select on: of the formulas that are finalists, the ramp, and the refined
+    one where there is one."""
+    refined: bool
+    """Whether the finalist is the refined one."""
+    passes: int
+    """Asked for, at the full length."""
+
+    def to_dict(self) -> dict[str, Any]:
+        trials = [one.to_dict() for one in self.trials]
+        return {**asdict(self), "candidate": self.candidate.to_dict(), "trials": trials}
+
+
+def need() -> None:
+    """Before anything is measured: a search that cannot be is not found out hours later."""
+    if find_spec("optuna") is None:
+        raise ModuleNotFoundError("optuna is not installed", name="optuna")
+
+
+def search(
+    ask: Ask,
+    rope: Rope,
+    sets: Sets,
+    formulas: Sequence[Candidate],
+    finalists: Mapping[str, Candidate],
+    encode: Callable[[str], Sequence[int]] | None,
+    *,
+    passes: int,
+    tail: int,
+) -> Searched:
+    """formulas: that read the whole text, the best first. passes: at the full length, at most."""
+    on = Objective(ask, sets.search, encode, tail)
+    selecting = Objective(ask, sets.select, encode, tail)
+    compared = selecting.cost * (len(finalists) + 2)
+    least = compared + 2 * FEWEST * on.cost
+    if passes < least:
+        raise ValueError(
+            f"--search {passes} is too few passes: {compared} compare the result with the finalists and each setting "
+            f"takes {on.cost}; give at least {least}"
+        )
+    trials = study(on, rope, formulas, 2 * (passes - compared) // 3)
+    best = min((one for one in trials if one.value is not None), key=lambda one: one.value or 0.0)
+    assert best.value is not None
+    ramp = best.ramp.candidate(rope)
+    select = {
+        name: selecting("search, compared", one.scaling)
+        for name, one in {**finalists, "ramp": ramp}.items()
+    }  # fmt: skip
+    taken, refined = ramp, False
+    if select["ramp"] < min(select[name] for name in finalists):
+        divisors = best.ramp.divisors(rope.width // 2)
+        left = passes - compared - on.passes
+        moved, value = refine(on, rope, divisors, best.ramp.gain, best.value, best.half, left)
+        if value < best.value:
+            about = f"{ramp.about}, and its {len(slow(divisors, rope))} slow pairs refined"
+            other = replace(as_candidate(moved, best.ramp.gain, rope), about=about)
+            select["refined"] = selecting("refinement, compared", other.scaling)
+            if select["refined"] < select["ramp"]:
+                taken, refined = other, True
+    return Searched(taken, best.ramp, trials, select, refined, on.passes + selecting.passes)
