@@ -177,7 +177,8 @@ def _without_rotation(plan: Plan) -> str:
     if any(layer.frequencies for layer in plan.layers):
         return "The frequencies are the model's own and come from no base, so no scaling applies: choose others."
     if plan.table is not None:
-        return f"Nothing rotates here, so no scaling applies: the learned table ends at {plan.table:,} positions."
+        ends = f"the learned table ends at {plan.table:,} positions"
+        return f"Nothing rotates here, so no scaling applies: {ends}. Split longer texts, or train a longer table."
     if kinds & {"alibi", "t5"}:
         name = "ALiBi" if "alibi" in kinds else "T5's bias"
         return f"Nothing rotates here, so no scaling applies: {name} is defined at any distance."
