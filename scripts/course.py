@@ -1,14 +1,16 @@
-"""Writes, under each claim of the course, its article, the line of code and the tests that prove it. Takes a second.
+"""Writes, under each claim of the course and of the pages of encodings and scalings, its article or paper, the line of
+code and the tests that prove it. Takes a second.
 
     python scripts/course.py
 
-A page of the course is Markdown. A section ### of it is a claim, and has one line like this:
+These pages are Markdown. A section ### of one is a claim, and has one line like this:
 
     <!-- claim: test_a test_b | attention/eager.py | torch.softmax( -->
 
 It names tests (those of tests/articles by their name alone, others as file::name), a file of src/ropewalk, and words of
 the line that implements the claim. What stands after it, up to `<!-- /claim -->`, is written here. A section none of
-whose tests exists any more is taken out. A test of tests/articles that no section names stops the script.
+whose tests exists any more is taken out. A test of tests/articles that no chapter names stops the script. After
+`<!-- papers: 2104.09864 -->` stand these papers of docs/articles.yaml, with BibTeX.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 WORDS = yaml.safe_load((ROOT / "docs" / "articles.yaml").read_text(encoding="utf-8"))
-FOLDERS = ("course",)
+FOLDERS = ("course", "encodings", "scalings")
 CLAIM = re.compile(
     r"^<!-- claim: (?P<tests>[^|\n]+) \| (?P<file>\S+) \| (?P<words>.+) -->\n(?:(?:(?!<!-- ).*\n)*?<!-- /claim -->\n)?",
     re.MULTILINE,
 )
+PAPERS = re.compile(r"^<!-- papers: (.+) -->\n(?:(?:(?!<!-- ).*\n)*?<!-- /papers -->\n)?", re.MULTILINE)
 SECTION = re.compile(r"^(?=#{1,3} )", re.MULTILINE)
 ARTICLES = "tests/articles/"
 
@@ -77,7 +80,27 @@ def made(text: str, language: str, tests: dict[str, str]) -> str:
         found = CLAIM.search(part)
         gone = found is not None and not any(name in tests for name in found["tests"].split())
         kept.append(part[found.end() :].lstrip("\n") if found and gone else part)
-    return CLAIM.sub(written, "".join(kept))
+    return PAPERS.sub(bibliography, CLAIM.sub(written, "".join(kept)))
+
+
+def bibliography(match: re.Match[str]) -> str:
+    """Each paper named by its number on arXiv: a link, and BibTeX."""
+    lines = []
+    for number in match[1].split():
+        one = WORDS["papers"][number]
+        first = one["author"].partition(",")[0].replace(" ", "").lower()
+        fields = {**one, "eprint": number, "archivePrefix": "arXiv"}
+        lines += [
+            f"[{one['title']}](https://arxiv.org/abs/{number}), {one['year']}.",
+            "",
+            "```bibtex",
+            f"@misc{{{first}{one['year']},",
+            *(f"  {key} = {{{value}}}," for key, value in fields.items()),
+            "}",
+            "```",
+            "",
+        ]
+    return "\n".join([match[0].partition("\n")[0], *lines, "<!-- /papers -->", ""])
 
 
 def footer(names: list[str], file: str, words: str, language: str, tests: dict[str, str]) -> str:
@@ -106,7 +129,7 @@ def cited(names: list[str], source: str, language: str, tests: dict[str, str]) -
             dict.fromkeys(re.findall(r"arXiv[: ](\d{4}\.\d{5})", ast.get_docstring(ast.parse(source)) or ""))
         )
         papers = [f"[arXiv:{number}](https://arxiv.org/abs/{number})" for number in numbers]
-        return [f"- {said['paper']}{said['and'].join(papers)}"]
+        return [f"- {said['paper']}{said['and'].join(papers)}"] if papers else []
     by_article: dict[str, list[str]] = {}
     for article, section in places:
         shown = section if language == "en" or not section else WORDS["sections"][section]
@@ -159,9 +182,10 @@ def wrong(texts: dict[str, str], tests: dict[str, str]) -> list[str]:
         for page in english
         if claims(texts[page]) != claims(texts.get(page.replace("docs/en", "docs/zh"), ""))
     ]
+    course = {page: [name for one in claims(texts[page]) for name in one[0]] for page in english if "/course/" in page}
     for name, file in tests.items():
         if file.startswith(ARTICLES):
-            where = [page for page in english for names, _, _ in claims(texts[page]) for one in names if one == name]
+            where = [page for page, names in course.items() for one in names if one == name]
             chapters = [page for page in where if not page.endswith("errata.md")]
             if not where or len(chapters) > 1 or len(where) - len(chapters) > 1:
                 found.append(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from tests.blocks import problems_of
 from tests.test_site import script
 
 course = script("course")
@@ -102,3 +104,31 @@ def test_what_is_wrong_is_named() -> None:
     assert any(one.endswith(f"is in {page}, {page}; put it in one") for one in twice)
     with pytest.raises(ValueError, match=r"src/ropewalk/phase.py has no line with 'no such words'"):
         course.made(CLAIM.format("test_rope_code_mask").replace("index.long()", "no such words"), "en", TESTS)
+
+
+def test_the_code_of_encodings_and_scalings_runs(tmp_path: Path) -> None:
+    texts = {page: text for page, text in PAGES.items() if re.match("docs/en/(?:encodings|scalings)/", page)}
+    assert len(texts) >= 19
+    assert problems_of(texts, tmp_path) == []
+
+
+def kinds(folder: str) -> dict[str, str]:
+    """The source of each kind of src/ropewalk/FOLDER, which is named for it."""
+    files = (course.ROOT / "src" / "ropewalk" / folder).glob("*.py")
+    sources = {file.stem: file.read_text(encoding="utf-8") for file in files}
+    return {kind: text for kind, text in sources.items() if f'kind: Literal["{kind}"]' in text}
+
+
+@pytest.mark.parametrize(("pages", "folder"), [("encodings", "encodings"), ("scalings", "scaling")])
+def test_every_kind_has_its_page(pages: str, folder: str) -> None:
+    found = {page.rpartition("/")[2].removesuffix(".md") for page in PAGES if page.startswith(f"docs/en/{pages}/")}
+    assert found == set(kinds(folder))
+    assert len(found) >= 7
+    for kind, source in kinds(folder).items():
+        text = PAGES[f"docs/en/{pages}/{kind}.md"]
+        cited = set(re.findall(r"arXiv[: ](\d{4}\.\d{5})", source.partition("from __future__")[0]))
+        assert set(re.findall(r"eprint = {([\d.]+)}", text)) == cited, kind
+        assert re.search(r"^\$\$.+\$\$$", text, re.MULTILINE), f"{kind} has no equation"
+        assert len(course.claims(text)) >= 2, kind
+        assert "```python\n" in text, kind
+        assert f"src/ropewalk/{folder}/{kind}.py)" in text, kind

@@ -23,7 +23,11 @@ def read(language: str, page: str) -> str:
     return path.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if steps(read("en", page)) and "howto/" not in page])
+TOGETHER = ("howto/", "encodings/", "scalings/")
+"""Folders of short pages: test_howto.py and test_course.py run those of a folder in one process."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if steps(read("en", page)) and not page.startswith(TOGETHER)])
 def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
     assert problems_of({f"docs/en/{page}": read("en", page)}, tmp_path) == []
 

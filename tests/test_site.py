@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 QUERIES = {
     "波长": "plot.html",
     "外推": "glossary.html",
-    "缩放因子": "glossary.html",
+    "缩放因子": "scalings/linear.html",
     "截断": "lengths.html",
     "梯度累积": "train.html",
     "左填充": "conformance.html",
@@ -28,6 +28,7 @@ QUERIES = {
     "键盘": "lab.html",
     "加权平均": "course/attention.html",
     "笔误": "course/errata.html",
+    "斜坡": "scalings/llama3.html",
 }
 """A word in the middle of sentences, and a page that must be among the first ten sections found."""
 
