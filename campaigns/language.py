@@ -129,7 +129,7 @@ def main() -> int:
     options.add_argument("--tokens", default="3M")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("changes", nargs="*", help="KEY=VALUE")
-    given = options.parse_args()
+    given = options.parse_intermixed_args()
     changes = [f"data.path={given.data}", "data.isolate=false", f"train.tokens={given.tokens}"]
     recipe = load(Recipe, RECIPE, [*changes, f"train.seed={given.seed}", *given.changes])
     result = compare(recipe)
