@@ -128,28 +128,29 @@ def main() -> int:
     options.add_argument("data")
     options.add_argument("--tokens", default="3M")
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument(
+        "--second-seed", action=argparse.BooleanOptionalAction, default=True, help="ours again with the next seed"
+    )
     options.add_argument("changes", nargs="*", help="KEY=VALUE")
     given = options.parse_intermixed_args()
     changes = [f"data.path={given.data}", "data.isolate=false", f"train.tokens={given.tokens}"]
     recipe = load(Recipe, RECIPE, [*changes, f"train.seed={given.seed}", *given.changes])
-    result = compare(recipe)
+    result = compare(recipe, again=given.second_seed)
     said = f"python -m campaigns.language DATA --tokens {given.tokens} --seed {given.seed}"
-    result["command"] = " ".join([said, *given.changes])
+    result["command"] = " ".join([said, *([] if given.second_seed else ["--no-second-seed"]), *given.changes])
     return bars.tell(result, as_json=True)
 
 
-def compare(recipe: Recipe) -> dict[str, Any]:
+def compare(recipe: Recipe, *, again: bool) -> dict[str, Any]:
     data = open_data(recipe.data, stack="decoder", seed=recipe.train.seed)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     cut = sizes(recipe.train, data.length, 1)
     seed, another = recipe.train.seed, recipe.train.seed + 1
     ours = partial(learner, recipe.model, World.start(), compiled=recipe.train.compile)
     torch.manual_seed(seed)
-    built = {
-        "ropewalk": ours(seed=seed),
-        "transformers": llama(recipe),
-        f"ropewalk, seed {another}": ours(seed=another),
-    }
+    built = {"ropewalk": ours(seed=seed), "transformers": llama(recipe)}
+    if again:
+        built[f"ropewalk, seed {another}"] = ours(seed=another)
     trainees = {name: Trainee(model, recipe, name, cut.rows) for name, model in built.items()}
     counts = {name: sum(p.numel() for p in t.model.parameters()) for name, t in trainees.items()}
     if len(set(counts.values())) != 1:
@@ -164,7 +165,7 @@ def compare(recipe: Recipe) -> dict[str, Any]:
             print(f"step {first + TURN} of {cut.steps}", file=sys.stderr, flush=True)
     valid = {name: trainee.measured(data) for name, trainee in trainees.items()}
     bits = {name: found["bits_per_byte"] for name, found in valid.items()}
-    chance = abs(bits["ropewalk"] - bits[f"ropewalk, seed {another}"])
+    chance = {"between two seeds of ours": abs(bits["ropewalk"] - bits[f"ropewalk, seed {another}"])} if again else {}
     pairs = zip(trainees["transformers"].seconds[1:], trainees["ropewalk"].seconds[1:], strict=True)
     faster = statistics.median(theirs / ours for theirs, ours in pairs)
     apart = bits["ropewalk"] - bits["transformers"]
@@ -177,7 +178,7 @@ def compare(recipe: Recipe) -> dict[str, Any]:
             ),
         },
         "bits_per_byte": bits,
-        "between two seeds of ours": chance,
+        **chance,
         "valid": valid,
         "training": {"steps": cut.steps, "tokens": cut.steps * cut.batch, "parameters": counts["ropewalk"]},
         "seconds": {name: round(sum(trainee.seconds)) for name, trainee in trainees.items()},
