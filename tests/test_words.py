@@ -37,7 +37,7 @@ def prose(file: Path) -> Iterator[tuple[int, str]]:
 def read_by_people() -> list[Path]:
     found = [REPOSITORY / name for name in ("README.md", "README.zh-CN.md", "CONTRIBUTING.md")]
     found += [*(REPOSITORY / "docs").rglob("*.md")]
-    for folder in ("src", "examples", "benchmarks", "campaigns", "scripts"):
+    for folder in ("src", "examples", "notebooks", "benchmarks", "campaigns", "scripts"):
         found += [file for end in ("*.py", "*.md", "*.yaml") for file in (REPOSITORY / folder).rglob(end)]
     return found
 
