@@ -5,7 +5,7 @@
 
 The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless
 given, and the same command continues it, until the exit code is not 3. --draw takes other documents to judge on: the
-verdict should be the same, or a tie, over several of them.
+verdict should be the same, or a tie, over several of them. --search and --tune are those of `ropewalk extend`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchmarks import bars
 from campaigns import pieces
 from ropewalk.extend.asking import OutOfTime
 from ropewalk.extend.choose import choose
+from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.report.extend_page import page
 from ropewalk.system import peak_memory
 
@@ -28,8 +29,10 @@ SOURCES = (
     "src/ropewalk/extend/choose.py",
     "src/ropewalk/extend/judging.py",
     "src/ropewalk/extend/rounds.py",
+    "src/ropewalk/extend/search",
     "src/ropewalk/extend/sets.py",
     "src/ropewalk/extend/tournament.py",
+    "src/ropewalk/extend/tune",
     "src/ropewalk/extend/view.py",
     "src/ropewalk/evaluate/engines/ours.py",
     "src/ropewalk/evaluate/measures/needles.py",
@@ -54,9 +57,12 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=25.0, help="no pass is begun after this; 25 unless given")
     options.add_argument("--work", type=Path, default=Path("extend-work"), help="where measurements are kept")
     options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
+    options.add_argument("--search", type=int, metavar="PASSES", help="search beside the formulas")
+    options.add_argument("--tune", type=float, metavar="MINUTES", help="train the winner for so long")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     given = options.parse_args()
     name = f"extend-{given.name}-{given.to}" + (f"-draw{given.draw}" if given.draw else "")
+    name += ("-search" if given.search else "") + ("-tune" if given.tune else "")
     known = pieces.digest(SOURCES)
     # A draw shares what was measured on the documents to search and to select on.
     work = given.work / f"{given.name}-{given.to}-{known[:16]}"
@@ -69,6 +75,7 @@ def main() -> int:
         found = choose(
             given.model, given.to, [given.text], work, trained=given.trained, judges=given.documents,
             number=given.draw, tail=given.tail, dtype=given.dtype, minutes=given.minutes, progress=progress,
+            search=given.search, tuning=Tuning(minutes=given.tune) if given.tune else None,
             say=lambda said: print(said, file=sys.stderr),
         )  # fmt: skip
     except OutOfTime as error:
@@ -79,6 +86,8 @@ def main() -> int:
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
     command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
     command += f" --trained {given.trained}" if given.trained else ""
+    command += f" --search {given.search}" if given.search else ""
+    command += f" --tune {given.tune:g}" if given.tune else ""
     memory = (peak_memory() or 0) / 2**30
     said = {
         "command": command,
@@ -87,7 +96,7 @@ def main() -> int:
             "GiB of the last piece": bars.bar(memory, MEMORY, at_least=False),
         },
         "measured": {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
-        "verdict": found.sentence,
+        "verdict": found.sentence + ("" if found.tuned is None else f" {found.tuned.sentence}"),
         "result": result,
         "versions": bars.versions(()),
         "sources": known,

@@ -77,6 +77,9 @@ def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: P
         (("--text", "texts", "--factor", "2"), "--factor belongs to a named scaling"),
         (("--scaling", "yarn", "--budget", "5"), "--budget is for choosing"),
         (("--scaling", "yarn"), "say where to write"),
+        (("--scaling", "yarn", "--tune", "soon"), "write steps, as in 200, or minutes, as in 30min"),
+        (("--text", "texts", "--tune", "0min"), "write steps, as in 200, or minutes, as in 30min"),
+        (("--scaling", "yarn", "--tune", "30min"), "add --text PATH"),
     ],
 )
 def test_no_option_is_ignored(ropewalk: Ropewalk, checkpoint: Path, given: tuple[str, ...], says: str) -> None:

@@ -198,31 +198,17 @@ def _meant(inputs: list[str], out: str, said: dict[str, Any], quiet: bool) -> tu
 
 
 def _of_model(tokenizer: str, out: str, marks: dict[str, str | None]) -> dict[str, str | None]:
-    """The tokenizer.json of a model, and the tokens it has around a text: what it puts there itself, or else those that
-    preparation finds by their usual names. That of a .gguf is written beside OUT."""
+    """The tokenizer.json of a model and the tokens it has around a text. That of a .gguf is written beside OUT."""
     from ropewalk.checkpoints.files.sniff import kind_of
 
     if "://" in tokenizer or kind_of(tokenizer) == "json":
         return marks | {"tokenizer": tokenizer}
-    from ropewalk.checkpoints.export.hf import around
-    from ropewalk.checkpoints.tokens.tokenizer import of
-    from ropewalk.data.prepare.tokenizer import KNOWN
+    from ropewalk.data.layout import staging
+    from ropewalk.data.urls import located
+    from ropewalk.extend.tune.texts import tokenizer_of
 
-    made = of(tokenizer)
-    file = Path(made.where)
-    if file.suffix != ".json":
-        from ropewalk.data.layout import staging
-        from ropewalk.data.urls import located
-
-        file = staging(located(out)).with_suffix(".tokenizer.json")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(made.inner.to_str(), encoding="utf-8")
-    before, _ = around(made)
-    own = {"start": made.token(before[0]) if before else None}
-    # A model may end its texts by a token of any name, and says which.
-    named = any(made.inner.token_to_id(word) is not None for word in KNOWN["end"])
-    own["end"] = made.token(made.eos) if made.eos is not None and not named else None
-    return {"tokenizer": str(file), **{name: given or own.get(name) for name, given in marks.items()}}
+    own = tokenizer_of(tokenizer, staging(located(out)).with_suffix(".tokenizer.json"))
+    return own | {name: given or own.get(name) for name, given in marks.items()}
 
 
 def _said(quiet: bool) -> Callable[[str], None]:

@@ -25,6 +25,7 @@ from ropewalk.cli.scaling import named_scaling, status_line
 if TYPE_CHECKING:
     from ropewalk.extend.prove import Proof
     from ropewalk.extend.tournament import Result
+    from ropewalk.extend.tune.tuned import Tuning
     from ropewalk.extend.write import Written
     from ropewalk.scaling import Scaling
 
@@ -105,6 +106,14 @@ def extend(
             '(336); needs pip install "ropewalk[search]".',
         ),
     ] = None,
+    tune: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS|MINUTESmin",
+            help="Train the winner, or --scaling, on sequences of the old length whose positions skip, for this many "
+            "steps (200) or minutes (30min), and judge it again.",
+        ),
+    ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
@@ -130,9 +139,10 @@ def extend(
         raise typer.BadParameter("it is for the proof; leave out --no-proof", param_hint="'--vllm'")
     longest = int(amount(to))
     known = int(amount(trained)) if trained else None
-    if scaling is not None:
+    chosen = None if scaling is None else _named(path, scaling, factor, known, longest)
+    tuning = None if tune is None else _tuning(tune)
+    if chosen is not None and tuning is None:
         _only_choosing(context)
-        chosen = _named(path, scaling, factor, known, longest)
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else text[0].read_text(encoding="utf-8")
@@ -145,22 +155,24 @@ def extend(
             show_written(written, proofs, chosen, longest, proof)
         _check(written, proofs)
         return
-    if factor is not None:
+    if factor is not None and chosen is None:
         raise typer.BadParameter("--factor belongs to a named scaling; add --scaling yarn", param_hint="'--factor'")
     if not text:
         raise typer.BadParameter(
-            "choosing needs documents: add --text PATH, or name a scaling with --scaling", param_hint="'--text'"
+            "choosing and judging need documents: add --text PATH, or name a scaling with --scaling and no --tune",
+            param_hint="'--text'",
         )
     place = out or _usual(path, longest)
     result = _choose(
         path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
-        judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, on=on, count=workers,
+        judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
+        count=workers,
     )  # fmt: skip
     written, proofs = None, []
-    taken = None if result.winner is None else result.winner.scaling
+    source, taken = _taken(path, result)
     if taken is not None and not _own(path):
         sample = _sample() if proof else None
-        written, proofs = _write(path, place, taken, longest, sample, vllm, silent=quiet or json)
+        written, proofs = _write(source, place, taken, longest, sample, vllm, silent=quiet or json)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -172,16 +184,43 @@ def extend(
         write_json(said)
     elif quiet:
         write(result.sentence)
+        if result.tuned is not None:
+            write(result.tuned.sentence)
     else:
         show(result)
         if taken is not None:
             write("")
             if written is not None:
                 show_written(written, proofs, taken, longest, proof)
+            elif source != path:
+                write(f"A model of ropewalk's own: the tuned one is {source}")
             else:
                 write(f"A model of ropewalk's own: set its scaling in its config to {taken.model_dump_json()}")
     if written is not None:
         _check(written, proofs)
+
+
+def _tuning(said: str) -> Tuning:
+    """200 is steps, 30min is minutes."""
+    from ropewalk.extend.tune.tuned import Tuning
+
+    number = said.strip().removesuffix("min").strip()
+    try:
+        found = Tuning(minutes=float(number)) if said.strip().endswith("min") else Tuning(steps=int(amount(number)))
+    except ValueError:
+        found = Tuning()
+    if not (found.steps or found.minutes or 0) > 0:
+        raise typer.BadParameter(f"{said!r}: write steps, as in 200, or minutes, as in 30min", param_hint="'--tune'")
+    return found
+
+
+def _taken(path: str, result: Result) -> tuple[str, Scaling | None]:
+    """What is written: from which checkpoint, with which scaling; None: nothing."""
+    if result.tuned is not None and result.tuned.kind == "take":
+        from ropewalk.extend.tune.tune import checkpoint
+
+        return str(checkpoint(result.tuned, Path(path))), result.tuned.judged.candidate.scaling
+    return path, None if result.winner is None else result.winner.scaling
 
 
 def _choose(
@@ -201,7 +240,9 @@ def _choose(
                 note(words)
 
         try:
-            return choose(path, to, text, work, workers=Workers(count, on), progress=progress, say=say, **more)
+            return choose(
+                path, to, text, work, workers=Workers(count, on), progress=progress, say=say, shown=not silent, **more
+            )
         except OutOfTime as error:
             show_line("")
             say_error(f"not finished when the budget ended ({error}); the same command continues")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.amounts import counted, duration
 from ropewalk.cli.output import write, write_table
 from ropewalk.extend.candidates.base import STILL
 
@@ -21,8 +22,11 @@ JUDGED = ("judged", "factor", "gain over cropping", "far tokens", "needles", "sh
 
 def show(result: Result) -> None:
     write(result.sentence)
+    if result.tuned is not None:
+        write(result.tuned.sentence)
     write("")
-    best = sorted(result.judged.values(), key=lambda one: -one.gain.mean)
+    every = [*result.judged.values(), *([] if result.tuned is None else [result.tuned.judged])]
+    best = sorted(every, key=lambda one: -one.gain.mean)
     write_table(JUDGED, [_row(one) for one in best], records=True)
     write("")
     rows = []
@@ -48,6 +52,11 @@ def show(result: Result) -> None:
     if result.searched is not None:
         for line in searched_lines(result.searched):
             write(line)
+    if (tuned := result.tuned) is not None:
+        took = duration(tuned.seconds)
+        write(
+            f"tune: {tuned.steps:,} steps from {tuned.start} on {counted(tuned.texts, 'text')}, {took}; {tuned.model}"
+        )
     for what in result.not_measured:
         write(f"not measured: {what}")
     for name, why in result.not_tried.items():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from ropewalk.checkpoints.files.sniff import meant
@@ -15,10 +18,13 @@ from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
+from ropewalk.extend.candidates.base import scaled
 from ropewalk.extend.search.searched import need
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
+from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.extend.write import served
+from ropewalk.scaling import Scaling
 from ropewalk.trials.jobs import Workers
 
 HERE = Workers()
@@ -55,12 +61,22 @@ def choose(
     minutes: float | None = None,
     cheap: bool = True,
     search: int | None = None,
+    only: Scaling | None = None,
+    tuning: Tuning | None = None,
+    shown: bool = False,
     progress: Progress = lambda stage, done, total: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
-    minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none."""
+    minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none. only:
+    the one scaling that is judged. tuning: training of the winner, and shown: with a bar."""
     rope = rotation(path, to, trained)
+    if tuning is not None:
+        if to <= rope.trained:
+            raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
+        if find_spec("grain") is None:
+            raise ModuleNotFoundError("grain is not installed", name="grain")
+    end = None if minutes is None else time.monotonic() + 60 * minutes
     if search is not None:
         need()
         _can_be_listed(path, rope)
@@ -75,7 +91,9 @@ def choose(
 
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
-        candidates, refused = servable(path, rope)
+        candidates, refused = servable(path, rope, only)
+        if only is not None and only.kind in refused:
+            raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
         for name, why in refused.items():
             say(f"{name} is not tried: {why}")
         stored = Stored(engine, work / MEASUREMENTS)
@@ -84,17 +102,31 @@ def choose(
             asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
             not_tried=refused,
         )  # fmt: skip
+        if tuning is not None:
+            from ropewalk.extend.tune.tune import tune
+
+            save(work, found.to_dict())
+            tuned = tune(
+                Path(path), found, texts, work, tuning, encode,
+                opening=opening, workers=workers, end=end, shown=shown, progress=progress,
+            )  # fmt: skip
+            found = replace(found, tuned=tuned)
         if digest(meant(Path(path))) != engine.model:
             raise ValueError(f"{path} was changed while it was measured; start again with another --work")
         save(work, found.to_dict())
     return found
 
 
-def servable(path: str | Path, rope: Rope) -> tuple[list[Candidate], dict[str, str]]:
-    """The formulas that at least one engine computes from what would be written, and why not for the others."""
+def servable(path: str | Path, rope: Rope, only: Scaling | None = None) -> tuple[list[Candidate], dict[str, str]]:
+    """The formulas that at least one engine computes from what would be written, and why not for the others. only: a
+    scaling in place of the formulas."""
     by = served(path, rope.to)
     kept, refused = [], {}
-    for one in formulas(rope):
+    every = formulas(rope)
+    if only is not None:
+        every = [one for one in every if one.scaling is None]
+        every.append(scaled(only.kind, "as it was given", only, rope))
+    for one in every:
         reasons = {} if one.scaling is None else by(one.scaling)
         if reasons and None not in reasons.values():
             refused[one.name] = next(iter(reasons.values())) or ""

@@ -25,6 +25,7 @@ from ropewalk.extend.judging import Judged, Verdict, decide, judge, sentence
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
 from ropewalk.extend.search.searched import Searched, need, search
 from ropewalk.extend.sets import Sets
+from ropewalk.extend.tune.tuned import Tuned
 from ropewalk.system import lock
 
 MEASUREMENTS, LOCK, RESULT = "measurements.jsonl", "lock", "result.json"
@@ -47,6 +48,8 @@ class Result:
     verdict: Verdict
     searched: Searched | None = None
     """What a search found, which is one of the finalists."""
+    tuned: Tuned | None = None
+    """What training bought."""
 
     @property
     def sentence(self) -> str:
@@ -76,6 +79,7 @@ class Result:
             "judged": {name: one.to_dict() for name, one in self.judged.items()},
             "not_measured": self.not_measured,
             "searched": None if self.searched is None else self.searched.to_dict(),
+            "tuned": None if self.tuned is None else self.tuned.to_dict(),
             "verdict": {
                 "kind": self.verdict.kind,
                 "winner": self.verdict.winner,

@@ -48,6 +48,7 @@ def page(model: str, found: Mapping[str, Any]) -> str:
         shown.chart(shown.pairs, "pairs"),
         shown.rounds() if found["rounds"] else None,
         shown.searched(found["searched"]) if found.get("searched") else None,
+        shown.tuned(found["tuned"]) if found.get("tuned") else None,
         shown.written(),
         shown.how(),
     ]
@@ -110,18 +111,13 @@ class _Shown:
         rows = []
         for name in self.order:
             one = self.found["judged"][name]
-            gain, candidate, tail = self._gain(one), one["candidate"], one["tail"]
-            far = tail["far_tokens"]
+            candidate = one["candidate"]
             state = "yes_better" if name in self.said["proven"] else "not_better"
             rows.append(
                 [
                     element("strong", name) if name == self.said["winner"] and name in self.said["tied"] else name,
                     words("stopped") if candidate["factor"] >= STILL else f"{candidate['factor']:.4g}",
-                    signed(gain.mean),
-                    f"{signed(gain.low)}\u00a0\u2026\u00a0{signed(gain.high)}",
-                    "" if far is None else signed(interval(far).mean),
-                    f"{one['needles'][-1]['found']:.0%}" if one["needles"] else "",
-                    signed(interval(tail["short_cost"]).mean) if candidate["scaling"] is not None else "",
+                    *self._measured(one),
                     words(state if candidate["text"] == "whole" else "reference"),
                 ]
             )
@@ -267,6 +263,42 @@ class _Shown:
                 table([what, number], numbers, label=words("ramp_about")),
             ]
         )
+
+    def tuned(self, tuned: Mapping[str, Any]) -> Html:
+        title, start = words("tuned_title"), tuned["start"]
+        numbers = [
+            Heading(said=words(key), number=True) for key in ("gain", "interval", "far", "needles", "short")
+        ]  # fmt: skip
+        rows = [
+            [name, *self._measured(one)]
+            for name, one in ((words("tuned_name"), tuned["judged"]), (start, self.found["judged"][start]))
+        ]
+        kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
+        said = words(f"tuned_{kind}", start=start, over=str(over), count=over.documents)
+        about = words(
+            "tuned_about", steps=f"{tuned['steps']:,}", minutes=f"{tuned['seconds'] / 60:.1f}", start=start,
+            texts=tuned["texts"], trained=f"{self.found['trained']:,}", to=self.to,
+        )  # fmt: skip
+        good = {"take": True, "worse": False}.get(tuned["kind"])
+        return html(
+            [
+                element("h2", title),
+                verdict(said, good=good),
+                element("p", about),
+                table([words("candidate"), *numbers], rows, label=title, stacks=True),
+            ]
+        )
+
+    def _measured(self, one: Mapping[str, Any]) -> list[str]:
+        gain, tail = self._gain(one), one["tail"]
+        far = tail["far_tokens"]
+        return [
+            signed(gain.mean),
+            f"{signed(gain.low)}\u00a0\u2026\u00a0{signed(gain.high)}",
+            "" if far is None else signed(interval(far).mean),
+            f"{one['needles'][-1]['found']:.0%}" if one["needles"] else "",
+            signed(interval(tail["short_cost"]).mean) if one["candidate"]["scaling"] is not None else "",
+        ]
 
     def written(self) -> Html:
         written = self.found["written"]

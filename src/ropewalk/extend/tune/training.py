@@ -1,0 +1,131 @@
+"""The run of `ropewalk train` that tunes a model: its recipe, how many steps a time is, and pieces that end in time.
+
+FOLDER/data/        texts as tokens
+FOLDER/recipe.yaml  what is trained, for `torchrun ... -m ropewalk train FOLDER/recipe.yaml --out FOLDER/run` on a mesh:
+                    steps that were made there are not made again here
+FOLDER/run/         the run and its checkpoints
+FOLDER/model/       the model at the end of a time; that of a number of steps is in the run
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+from ropewalk.checkpoints.engines.facts import Facts
+from ropewalk.checkpoints.files.run_folder import EXPORT, committed, has_export
+from ropewalk.checkpoints.resolve.read import read
+from ropewalk.data.config import TextData
+from ropewalk.data.drawn.skips import PoSE
+from ropewalk.evaluate.engines.ours import scaled
+from ropewalk.extend.asking import OutOfTime
+from ropewalk.extend.candidates import Rope
+from ropewalk.extend.tune.tuned import Tuning
+from ropewalk.models import TransformerConfig
+from ropewalk.scaling import Scaling
+from ropewalk.train.checkpoint.saved_model import export_run
+from ropewalk.train.config import Recipe, SaveConfig, TrainConfig
+from ropewalk.train.optim import AdamW
+from ropewalk.train.run import train
+from ropewalk.train.schedule import Constant
+from ropewalk.train.start.source import open_source
+from ropewalk.yaml_text import to_yaml
+
+BATCH = 8192
+"""Tokens of an update, or one sequence where that is longer: small, since a laptop makes few updates."""
+MICRO = 2048
+"""Tokens of one pass, or one sequence where that is longer."""
+PROBED = 3
+"""Steps after which it is known how many more a time has."""
+MOST = 1_000_000
+"""Steps of the recipe where a time is given."""
+
+
+def recipe(path: Path, rope: Rope, scaling: Scaling, data: Path, tuning: Tuning, *, bfloat16: bool) -> Recipe:
+    """path: the checkpoint to start from."""
+    rows = max(1, BATCH // rope.trained)
+    steps = tuning.steps or MOST
+    model = scaled(open_source(path).config, scaling, Facts(read(path)).windows_scale)
+    return Recipe(
+        # All of it said: of a scaling that was put in, a kind that is the default would count as unsaid.
+        model=TransformerConfig.model_validate(model.model_dump()),
+        data=TextData(path=str(data), length=rope.trained, positions=PoSE(reach=rope.to)),
+        train=TrainConfig(
+            start=str(path),
+            steps=steps,
+            batch=rows * rope.trained,
+            micro=max(MICRO, rope.trained),
+            optimizer=AdamW(lr=tuning.rate, decay=0.0),
+            # It may end at any step, so the rate has no end to fall to.
+            schedule=Constant(warmup=min(10, max(1, steps // 10))),
+            precision="bfloat16" if bfloat16 else "float32",
+            # Sequences are as long as the model was trained for, and this machine may not be the one that trained it.
+            recompute=True,
+            save=SaveConfig(every=max(1, min(50, steps // 10))),
+        ),
+    )
+
+
+def trained(asked: Recipe, folder: Path, tuning: Tuning, *, end: float | None, shown: bool) -> tuple[Path, int, float]:
+    """The directory of the trained model, its steps, and the seconds they took. end: of the time, by `time.monotonic`;
+    what was trained till then is kept, and `OutOfTime` is raised."""
+    run, model = folder / "run", folder / "model"
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "recipe.yaml").write_text(to_yaml(asked.model_dump(mode="json")), encoding="utf-8")
+    goal = tuning.steps or PROBED
+    while True:
+        done = max((step for step, _ in committed(run / "checkpoints")), default=0)
+        if tuning.minutes is not None and done >= PROBED:
+            goal = _goal(folder / "steps.json", 60 * tuning.minutes, _seconds(run))
+            if done >= goal:
+                break
+        elif done >= goal:
+            break
+        until = goal
+        if end is not None:
+            left, each = end - time.monotonic(), _seconds(run)
+            until = min(goal, done + (PROBED if each is None else int(left / each)))
+            if left <= 0 or until <= done:
+                raise OutOfTime(f"tune: {done:,} of {f'{goal:,}' if done else 'all'} steps")
+        found = train(asked, run, resume=True, device=device, shown=shown, until=until)
+        if found.step < until:
+            raise OutOfTime(f"tune: stopped by a signal after {found.step:,} steps")
+    if has_export(run):  # it came to the last step of its recipe
+        model = run / EXPORT
+    elif not model.is_dir():
+        export_run(run, model, step=goal)
+    return model, goal, sum(_each(run)[:goal])
+
+
+def _goal(file: Path, seconds: float, each: float | None) -> int:
+    """How many steps a time has: decided once, so that a run that continues has the same end."""
+    if not file.exists():
+        partial = file.with_suffix(".partial")
+        partial.write_text(json.dumps({"steps": max(PROBED, int(seconds / (each or 1.0)))}), encoding="utf-8")
+        partial.replace(file)
+    return int(json.loads(file.read_text(encoding="utf-8"))["steps"])
+
+
+def _seconds(run: Path) -> float | None:
+    """Of a step; the first of a run is slower."""
+    each = _each(run)
+    return statistics.median(each[1:] or each) if each else None
+
+
+def _each(run: Path) -> list[float]:
+    """Seconds of each step; one that was made twice, after a kill, counts as it was made last."""
+    file = run / "metrics.jsonl"
+    found: dict[int, float] = {}
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue  # cut by a kill
+        if "seconds" in one and "loss" in one:
+            found[one["step"]] = one["seconds"]
+    return [found[step] for step in sorted(found)]

@@ -1,0 +1,91 @@
+"""Trains what a tournament chose, and judges it again on the same documents."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from ropewalk.checkpoints.export.convert import export
+from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking, Opening, Progress
+from ropewalk.extend.candidates import Candidate
+from ropewalk.extend.judging import Judged, judge
+from ropewalk.extend.tournament import MEASUREMENTS, Result
+from ropewalk.extend.tune.texts import to_train_on, write_data
+from ropewalk.extend.tune.training import recipe, trained
+from ropewalk.extend.tune.tuned import Tuned, Tuning, against, decide
+from ropewalk.trials.jobs import Workers
+
+
+def start_of(found: Result) -> Judged:
+    """What is trained: the winner, or where nothing is to be written the best that changes frequencies."""
+    if found.winner is not None:
+        return found.judged[found.winner.name]
+    able = [one for one in found.judged.values() if one.candidate.scaling is not None]
+    if not able:
+        raise ValueError("no finalist has a scaling to train with; name one with --scaling")
+    return max(able, key=lambda one: one.gain.mean)
+
+
+def tune(
+    path: Path,
+    found: Result,
+    texts: Sequence[Path],
+    work: Path,
+    tuning: Tuning,
+    encode: Callable[[str], Sequence[int]],
+    *,
+    opening: Opening,
+    workers: Workers,
+    end: float | None,
+    shown: bool,
+    progress: Progress,
+) -> Tuned:
+    """end: of the time, by `time.monotonic`."""
+    untuned = start_of(found)
+    scaling = untuned.candidate.scaling
+    assert scaling is not None
+    judges = {one.digest for one in found.sets.judge}
+    kept = to_train_on(texts, judges)
+    folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept)}"
+    write_data(kept, path, folder / "data")
+    asked = recipe(
+        meant(path), found.rope, scaling, folder / "data", tuning, bfloat16=opening.dtype == "bfloat16"
+    )  # fmt: skip
+    model, steps, seconds = trained(asked, folder, tuning, end=end, shown=shown)
+    own = replace(opening, path=str(model))
+    engine = own.engine()
+    left = None if end is None else end - time.monotonic()
+    asking = Asking(Stored(engine, folder / MEASUREMENTS), own, workers, seconds=left, progress=progress)
+    # The written config has the scaling: the model is judged as it will be read.
+    name = "tuned"
+    measured, skips = judge(
+        asking, [Candidate(name, "")], found.sets.judge, encode,
+        near=found.near, lengths=untuned.tail.lengths, tail_tokens=found.tail_tokens,
+    )  # fmt: skip
+    about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
+    candidate = replace(untuned.candidate, name=name, about=about)
+    judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
+    kind, over = decide(judged, untuned)
+    return Tuned(untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, skips)
+
+
+def checkpoint(tuned: Tuned, source: Path) -> Path:
+    """The tuned model in the form of the source, to be written from."""
+    if meant(source).is_dir():
+        return tuned.model
+    file = tuned.model.with_name("model.gguf")
+    if not file.exists():
+        export(tuned.model, file, format="gguf")
+    return file
+
+
+def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str]) -> str:
+    """Of what is trained, how and on which texts: another run does not continue it."""
+    said = [found.model, start.to_dict(), found.rope.to, found.rope.trained, sorted(kept), asdict(tuning)]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

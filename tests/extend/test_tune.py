@@ -1,0 +1,188 @@
+"""Training of a chosen scaling on sequences of the old length: on what, what comes of it, and the verdict on it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import string
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import save
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from ropewalk.evaluate.checkpoint import digest, opened
+from ropewalk.evaluate.passage import Passage
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking, OutOfTime
+from ropewalk.extend.choose import choose
+from ropewalk.extend.judging import Judged
+from ropewalk.extend.prove import prove
+from ropewalk.extend.tournament import Result, run
+from ropewalk.extend.tune import training, tune
+from ropewalk.extend.tune.texts import to_train_on
+from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
+from ropewalk.extend.write import write
+from ropewalk.report.extend_page import page
+from ropewalk.scaling import YaRN
+from ropewalk.trials.jobs import Workers
+from tests.checkpoints.valid_files import LLAMA, llama, text
+from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets
+from tests.report.reading import Page
+
+TRAINED, LONG = 64, 256
+SCALING = YaRN(factor=4, trained=TRAINED)
+TUNING = Tuning(steps=6, rate=1e-2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama whose tokens are letters."""
+    path = tmp_path_factory.mktemp("letters")
+    (path / "config.json").write_bytes(text({**LLAMA, "max_position_embeddings": TRAINED}))
+    (path / "model.safetensors").write_bytes(save(llama()))
+    words = Tokenizer(models.BPE({letter: n for n, letter in enumerate(string.ascii_lowercase)}, []))
+    words.pre_tokenizer, words.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    words.add_special_tokens(["</s>"])
+    words.save(str(path / "tokenizer.json"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Each ends with what was said at its beginning."""
+    path = tmp_path_factory.mktemp("texts")
+    for number in range(14):
+        letters = "".join(random.Random(number).choices(string.ascii_lowercase, k=LONG))
+        (path / f"{number}.txt").write_text(letters[: LONG - 40] + letters[:40])
+    return path
+
+
+def asked(model: Path, texts: Path, work: Path, **more: Any) -> Result:
+    return choose(model, LONG, [texts], work, judges=8, tail=32, only=SCALING, tuning=TUNING, **more)
+
+
+@pytest.mark.no_poison  # compiled kernels
+def test_what_is_trained_is_judged_written_and_proved(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "BATCH", 512)
+    before = digest(model)
+    whole = asked(model, texts, tmp_path / "whole")
+    assert whole.tuned is not None
+    assert whole.tuned.kind == "take"
+    assert whole.tuned.over.low > 0.2
+    assert whole.tuned.start == "yarn"
+    assert whole.tuned.steps == 6
+    # One baseline: cropping, by the weights before training.
+    assert whole.tuned.judged.tail.crop == whole.judged["yarn"].tail.crop
+    assert digest(model) == before
+    recipe = yaml.safe_load(next((tmp_path / "whole").glob("tune-*/recipe.yaml")).read_text())
+    assert recipe["data"]["length"] == TRAINED
+    assert recipe["data"]["positions"] == {"kind": "pose", "reach": LONG, "chunks": 2}
+    assert recipe["model"]["encoding"]["scaling"]["kind"] == "yarn"
+    # Stopped in the middle, it continues and ends with the same bytes.
+    real = training.train
+    monkeypatch.setattr(training, "train", lambda *a, **k: real(*a, **{**k, "until": min(2, k["until"])}))
+    with pytest.raises(OutOfTime, match="after 2 steps"):
+        asked(model, texts, tmp_path / "parts")
+    monkeypatch.setattr(training, "train", real)
+    parts = asked(model, texts, tmp_path / "parts").tuned
+    assert parts is not None
+    assert parts.digest == whole.tuned.digest
+    assert parts.judged.to_dict() == whole.tuned.judged.to_dict()
+    # Written as the untuned is, with the trained weights.
+    source = tune.checkpoint(whole.tuned, model)
+    done = write(source, tmp_path / "out", SCALING, LONG)
+    assert done.engines == {"transformers 5": None, "transformers 4": None, "vLLM": None}
+    assert not any(one.failed for one in prove(source, done.path, SCALING, LONG, "rope walk ".replace(" ", "")))
+    passage = Passage.plain(whole.sets.judge[0].tokens, 32)
+    loss = float(opened(done.path)[0].nats(passage).mean())
+    assert loss == pytest.approx(whole.tuned.judged.tail.loss[LONG][0], abs=1e-5)
+
+
+def test_what_judges_is_not_trained_on_under_any_name(texts: Path, tmp_path: Path) -> None:
+    one = (texts / "3.txt").read_text()
+    (tmp_path / "again.txt").write_text(one)
+    judges = {hashlib.sha256((texts / f"{n}.txt").read_bytes()).hexdigest() for n in (3, 5)}
+    kept = to_train_on([texts, tmp_path], judges)
+    assert len(kept) == 12
+    assert one not in kept.values()
+    with pytest.raises(ValueError, match="none is left to train on"):
+        to_train_on([tmp_path], judges)
+
+
+def judged(loss: float, noise: float = 0.01, count: int = 10, seed: int = 0) -> tuple[Judged, Judged]:
+    """A candidate before training, better than cropping by 0.1, and after it, better by `loss` more."""
+    engine = Engineered({4.0: TO})
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, ROPE, sets(count), [planted("good", 4)], None, tail_tokens=TAIL, cheap=False).judged["good"]
+    draws = np.random.default_rng(seed)
+    crop = found.tail.crop[found.tail.best_crop]
+    given = [
+        {n: [c - by + draws.normal(0, noise) for c in crop] for n in found.tail.lengths} for by in (0.1, 0.1 + loss)
+    ]
+    first, second = (replace(found, tail=replace(found.tail, loss=each)) for each in given)
+    return second, first
+
+
+@pytest.mark.parametrize(
+    ("loss", "noise", "count", "kind"),
+    [
+        (0.1, 0.01, 10, "take"),
+        (0.0, 0.01, 10, "same"),
+        (-0.1, 0.01, 10, "worse"),
+        (0.1, 0.01, 5, "too few"),
+    ],
+)
+def test_the_verdict_on_training(loss: float, noise: float, count: int, kind: str) -> None:
+    found, over = decide(*judged(loss, noise, count))
+    assert found == kind
+    assert over.mean == pytest.approx(loss, abs=0.02)
+
+
+def test_better_than_before_and_no_better_than_cropping_is_said() -> None:
+    tuned, untuned = judged(0.1)
+    worse = [
+        replace(one, tail=replace(one.tail, loss={n: [v + 0.2 for v in each] for n, each in one.tail.loss.items()}))
+        for one in (tuned, untuned)
+    ]
+    assert decide(*worse)[0] == "crop"
+
+
+def test_the_page_says_what_training_bought() -> None:
+    engine = Engineered({4.0: TO})
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, ROPE, sets(), [planted("good", 4)], None, tail_tokens=TAIL, cheap=False)
+    for loss, english, chinese in (
+        (0.1, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
+        (-0.1, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
+    ):
+        tuned, untuned = judged(loss)
+        kind, over = decide(tuned, untuned)
+        one = Tuned("good", 200, 90.0, 12, Path("model"), "ab", tuned, over, kind, [])
+        data = {"model": "m", **replace(found, tuned=one).to_dict(), "written": None}
+        shown = page("m", json.loads(json.dumps(data)))
+        assert english in one.sentence
+        for language, says in (("en", english), ("zh-CN", chinese)):
+            words = " ".join(Page(shown, language).words)
+            assert says in words
+            assert f"{over}" in words
+            assert "200" in words
+
+
+def test_minutes_become_steps_once(tmp_path: Path) -> None:
+    assert training._goal(tmp_path / "steps.json", 60.0, 0.5) == 120
+    assert training._goal(tmp_path / "steps.json", 60.0, 5.0) == 120
+    run_directory = tmp_path / "run"
+    run_directory.mkdir()
+    lines = ['{"step": 1, "loss": 3, "seconds": 9}', '{"step": 2, "loss": 3, "seconds": 2}']
+    lines += ['{"step": 2, "loss": 3, "seconds": 4}', '{"kind": "event"}', '{"step": 3, "lo']
+    (run_directory / "metrics.jsonl").write_text("\n".join(lines))
+    assert training._each(run_directory) == [9, 4]
+    assert training._seconds(run_directory) == 4
