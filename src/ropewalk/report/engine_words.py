@@ -15,6 +15,8 @@ REPOSITORIES = {
     "vllm": "vllm-project/vllm",
     "llama.cpp": "ggml-org/llama.cpp",
     "miles": "radixark/miles",
+    "mlx-lm": "ml-explore/mlx-lm",
+    "sglang": "sgl-project/sglang",
 }
 """As issues are written in the rules, and where they are."""
 

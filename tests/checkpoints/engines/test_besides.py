@@ -110,7 +110,7 @@ def test_windows_of_exaone_4_hang_on_the_number_of_layers() -> None:
 def test_llama_4_is_built_in() -> None:
     settings = {"attention_chunk_size": 8192, "max_position_embeddings": 131_072, "num_local_experts": 2}
     usual = config("llama4_text", "Llama4ForCausalLM", **settings, head_dim=64)
-    assert not any(reading.disagrees for reading in read(usual).values())
+    assert [name for name, reading in read(usual).items() if reading.disagrees] == ["mlx"]  # its file has no chunks
     for key, value, words in (
         ("attention_chunk_size", 4096, "sees 8,192 tokens in all layers but every 4th"),
         ("no_rope_layers", [1, 0] * 4, "leaves every fourth layer without rotation"),
@@ -138,7 +138,7 @@ def test_vllm_takes_a_window_that_the_architecture_has_not(tmp_path: Path) -> No
     report = inspect(tmp_path)
     assert report.at_odds == ("vllm",)
     assert report.rows["vllm"].departs == ("windows",)
-    assert report.loading == ("transformers5", "transformers4", "vllm", "llama.cpp")
+    assert report.loading == ("transformers5", "transformers4", "vllm", "llama.cpp", "sglang", "mlx")
     assert "windows" in report.compared
 
 
@@ -168,5 +168,10 @@ def test_every_window_of_the_table_is_known_in_every_engine() -> None:
     """What cannot be compared is named; today that is nothing of these."""
     for name, small in windowed().items():
         for engine, reading in read({**small, "architectures": None}).items():
+            # Windows where SGLang runs transformers' code, or goes by a pattern of letters, were not read.
+            if engine == "sglang" and ("transformers' own" in reading.version or name.startswith("exaone")):
+                continue
             if reading.refusal is None and not name.startswith("modernbert"):
-                assert reading.unknown == (), (name, engine)
+                # Of the temperature of some models, the rules of SGLang and MLX-LM say that it was not compared.
+                unread = {*reading.unknown} - ({"query temperature"} if engine in ("sglang", "mlx") else set())
+                assert unread == set(), (name, engine)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InTransformers, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX, InSGLang, InTransformers, InVLLM
 from ropewalk.plan import Layout
 
 Stack = Literal["decoder", "encoder", "encoder-decoder"]
@@ -149,6 +149,8 @@ class Architecture:
     transformers: InTransformers = field(default_factory=InTransformers)
     vllm: InVLLM = field(default_factory=InVLLM)
     llama_cpp: InLlamaCpp = field(default_factory=InLlamaCpp)
+    mlx: InMLX = field(default_factory=InMLX)
+    sglang: InSGLang = field(default_factory=InSGLang)
 
     @property
     def gguf_layout(self) -> Layout:

@@ -127,3 +127,31 @@ class InLlamaCpp:
     """Whether the loader reads rope.scaling.yarn_beta_fast and _slow."""
     own_gain: bool = False
     """Whether the loader divides YaRN's gain by g(s, mscale_all_dim); MLA models' graph does too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InMLX:
+    takes: tuple[str, ...] | None = None
+    """The scalings that its file takes, where it checks them; None: those of rope_utils.py."""
+    drops_others: bool = False
+    """Whether others are dropped with a warning, and not refused."""
+    needs_type: bool = False
+    """Whether the rope type must be written as `type`."""
+    needs_scaling: bool = False
+    """Whether its file fails without rope_scaling (DeepSeek V2 is always YaRN)."""
+    new_base_alone: bool = False
+    """Whether its file takes the base from rope_parameters, and not the scaling."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InSGLang:
+    rotates_as_transformers: bool = False
+    """Whether its class rotates by transformers' own functions (Gemma 3; with AMX, by a table of its own)."""
+    one_wider: bool = False
+    """Whether it passes sliding_window for the tokens before the query, so that a window has one more."""
+    pattern_alone: bool = False
+    """Whether windows and rotation go by sliding_window_pattern, a word of letters, and not by layer_types."""
+    part_at_top: bool = False
+    """Whether it reads partial_rotary_factor at the top of the config alone; transformers 5.22 writes it elsewhere."""
+    needs: tuple[str, ...] = ()
+    """Keys without which its own config class fails."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -9,16 +10,33 @@ from ropewalk.checkpoints.engines import paper
 from ropewalk.checkpoints.engines.base import CLOSE, Disagreement, LayerReading, Reading, close, ratio
 from ropewalk.checkpoints.resolve.resolved import Resolved
 
-__all__ = ["CLOSE", "ENGINES", "Disagreement", "LayerReading", "Reading", "close", "names", "ratio", "readings"]
+__all__ = [
+    "CLOSE",
+    "ENGINES",
+    "NOT_RUN",
+    "Disagreement",
+    "LayerReading",
+    "Reading",
+    "close",
+    "names",
+    "ratio",
+    "readings",
+]
 
 FILES = {
     "transformers5": "transformers5",
     "transformers4": "transformers4",
     "vllm": "vllm",
     "llama.cpp": "llama_cpp.rules",
+    "sglang": "sglang",
+    "mlx": "mlx",
+    "tensorrt-llm": "tensorrt_llm",
+    "exllamav3": "exllamav3",
 }
 """The engines as --engines writes them, in the order in which they are shown, and the file of each. The papers are read
 besides, and never count."""
+NOT_RUN = ("tensorrt-llm", "exllamav3")
+"""Those whose rules were read and never compared with the running engine: they are shown where --engines names them."""
 
 
 class Engine(Protocol):
@@ -38,10 +56,12 @@ def names() -> tuple[str, ...]:
     return tuple(ENGINES)
 
 
-def readings(resolved: Resolved) -> dict[str, Reading]:
-    """Every engine's, and the paper's where it has a formula of its own."""
+def readings(resolved: Resolved, asked: Collection[str] = ()) -> dict[str, Reading]:
+    """Every engine's that was run, of the others those asked for, and the paper's where it has a formula of its own."""
     found = {}
     for name, engine in ENGINES.items():
+        if name in NOT_RUN and name not in asked:
+            continue
         try:
             found[name] = engine.read(resolved)
         except ValueError as error:  # what it would compute instead of the plan is no rotation at all

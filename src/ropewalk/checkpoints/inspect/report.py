@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.amounts import brief
-from ropewalk.checkpoints.engines import ENGINES, LayerReading, Reading, close, ratio, readings
+from ropewalk.checkpoints.engines import ENGINES, NOT_RUN, LayerReading, Reading, close, ratio, readings
 from ropewalk.checkpoints.engines.besides import ASPECTS, FREQUENCIES, GAINS, Besides
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import BadInput
@@ -165,7 +165,7 @@ def inspect(
         resolved=resolved,
         planned=planned,
         besides=besides,
-        rows={name: _beside(planned, besides, reading) for name, reading in readings(resolved).items()},
+        rows={name: _beside(planned, besides, reading) for name, reading in readings(resolved, counted).items()},
         counted=counted,
         waves=waves(resolved.plan),
         reach=None if to is None else reach(resolved, to, _named(path)),
@@ -175,10 +175,10 @@ def inspect(
 
 
 def counted_engines(names: Collection[str] | None) -> tuple[str, ...]:
-    """All where none are named; an empty list and an unknown name are errors."""
+    """All that were run where none are named; an empty list and an unknown name are errors."""
     there_are = f"there are {', '.join(ENGINES)}"
     if names is None:
-        return tuple(ENGINES)
+        return tuple(name for name in ENGINES if name not in NOT_RUN)
     if not any(names):
         raise ValueError(f"no engine is named; {there_are}; leave it out to count all")
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InSGLang, InVLLM
 
 _BOTH_WAYS = "use_bidirectional_attention"
 _GEMMA2 = Architecture(pattern="every", every=2, defaults={"head_dim": 256, "sliding_window": 4096})
@@ -73,6 +73,7 @@ ROWS = {
         gguf_name="gemma3",
         gguf=InGGUF(loads=True, norms_plus_one=True, scale_by_width_at=62, to_config=()),
         llama_cpp=InLlamaCpp(windows="built in", flags="file"),
+        sglang=InSGLang(rotates_as_transformers=True),
     ),
     "gemma3n_text": replace(
         _GEMMA3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX
 
 _LATENT = Architecture(
     layout="pairs",
@@ -23,7 +23,12 @@ _DEEPSEEK_V3 = replace(
 
 ROWS = {
     "axk1": _DEEPSEEK_V3,
-    "deepseek_v2": replace(_LATENT, defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}, gguf_name="deepseek2"),
+    "deepseek_v2": replace(
+        _LATENT,
+        defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64},
+        gguf_name="deepseek2",
+        mlx=InMLX(needs_scaling=True),
+    ),
     "deepseek_v3": replace(_DEEPSEEK_V3, gguf=InGGUF(log_multiplier_in_tenths=True)),
     "deepseek_v32": replace(
         _LATENT, pattern="indexed", indexer="half", defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}

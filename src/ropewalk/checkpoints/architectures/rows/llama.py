@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InTransformers, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX, InTransformers, InVLLM
 
 _PAIRS = InGGUF(layout="pairs")
 
@@ -35,7 +35,12 @@ ROWS = {
     "granitemoeshared": Architecture(experts=True, fixed={"position_embedding_type": "rope"}, gguf_name="granitemoe"),
     "helium": Architecture(layout="pairs", defaults={"head_dim": 128}),
     "hyperclovax": Architecture(),
-    "internlm2": Architecture(code="InternLM2's own code", class_name="InternLM2ForCausalLM", gguf=_PAIRS),
+    "internlm2": Architecture(
+        code="InternLM2's own code",
+        class_name="InternLM2ForCausalLM",
+        gguf=_PAIRS,
+        mlx=InMLX(takes=("linear", "dynamic"), needs_type=True),
+    ),
     "internlm3": Architecture(code="InternLM3's own code", class_name="InternLM3ForCausalLM", gguf_name="llama"),
     "jais2": Architecture(),
     "llama": Architecture(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InTransformers, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX, InSGLang, InTransformers, InVLLM
 
 _QWEN2 = Architecture(
     pattern="late",
@@ -60,6 +60,7 @@ ROWS = {
         transformers=InTransformers(one_mask_in_4=True),
         vllm=InVLLM(windows="all"),
         llama_cpp=InLlamaCpp(windows="none", graph="its qwen2moe graph", flags="all"),
+        mlx=InMLX(takes=("linear",), needs_type=True),
     ),
     "qwen2_vl_text": replace(_VL, gguf=InGGUF()),
     "qwen3": replace(
@@ -81,7 +82,9 @@ ROWS = {
         vllm=InVLLM(windows="stated"),
         llama_cpp=InLlamaCpp(windows="none", graph="its qwen3moe graph", flags="all"),
     ),
-    "qwen3_next": replace(_NEXT, experts=True, gguf_name="qwen3next"),
+    "qwen3_next": replace(
+        _NEXT, experts=True, gguf_name="qwen3next", sglang=InSGLang(needs=("full_attention_interval",))
+    ),
     "qwen3_vl_moe_text": replace(_VL3, experts=True, gguf_name="qwen3vlmoe"),
     "qwen3_vl_text": replace(_VL3, defaults={"head_dim": 128}, gguf_name="qwen3vl", gguf=InGGUF()),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InTransformers, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX, InSGLang, InTransformers, InVLLM
 
 _EXAONE4 = Architecture(
     pattern="every",
@@ -15,6 +15,7 @@ _EXAONE4 = Architecture(
     rotates="sliding",
     defaults={"sliding_window": 4096},
     vllm=InVLLM(windows="stated"),
+    sglang=InSGLang(pattern_alone=True),
 )
 _GLM = Architecture(layout="pairs", defaults={"partial_rotary_factor": 0.5, "head_dim": 128})
 _GPTJ = Architecture(
@@ -64,12 +65,19 @@ ROWS = {
         gguf=InGGUF(),
         vllm=InVLLM(windows="one wider"),
         llama_cpp=InLlamaCpp(windows="built in", fourth_still="layer_types", flags="all"),
+        sglang=InSGLang(one_wider=True),
     ),
     "ernie4_5": Architecture(layout="pairs", defaults={"head_dim": 128}, gguf=InGGUF()),
     "ernie4_5_moe": Architecture(layout="pairs", experts=True, gguf_name="ernie4_5-moe"),
     "eurobert": Architecture(stack="encoder"),
     "exaone4": replace(_EXAONE4, llama_cpp=InLlamaCpp(windows="at one size", layers=64, flags="all")),
-    "exaone_moe": replace(_EXAONE4, experts=True, gguf_name="exaone-moe", llama_cpp=InLlamaCpp(windows="written")),
+    "exaone_moe": replace(
+        _EXAONE4,
+        experts=True,
+        gguf_name="exaone-moe",
+        llama_cpp=InLlamaCpp(windows="written"),
+        mlx=InMLX(new_base_alone=True),
+    ),
     "falcon": Architecture(
         head_key=None,
         defaults={"rope_theta": 10_000.0, "max_position_embeddings": 2048},
@@ -182,6 +190,7 @@ ROWS = {
         defaults={"partial_rotary_factor": 0.5},
         gguf=InGGUF(),
         transformers=InTransformers(no_scaling_in_4=True),
+        mlx=InMLX(takes=("linear",), needs_type=True),
     ),
     "nomic_bert": Architecture(stack="encoder"),
     "olmo": Architecture(head_key=None, gguf=InGGUF(layout="pairs"), transformers=InTransformers(two_keys_in_4=True)),
@@ -202,8 +211,12 @@ ROWS = {
         llama_cpp=InLlamaCpp(windows="written", flags="base"),
     ),
     "olmoe": Architecture(head_key=None, experts=True, gguf=InGGUF()),
-    "persimmon": Architecture(head_key=None, defaults={"partial_rotary_factor": 0.5}),
-    "phi": Architecture(defaults={"partial_rotary_factor": 0.5}, gguf_name="phi2", gguf=InGGUF()),
+    "persimmon": Architecture(
+        head_key=None, defaults={"partial_rotary_factor": 0.5}, sglang=InSGLang(part_at_top=True)
+    ),
+    "phi": Architecture(
+        defaults={"partial_rotary_factor": 0.5}, gguf_name="phi2", gguf=InGGUF(), sglang=InSGLang(part_at_top=True)
+    ),
     "phi3": Architecture(
         pattern="window",
         head_key=None,
@@ -216,6 +229,7 @@ ROWS = {
         ),
         vllm=InVLLM(windows="stated"),
         llama_cpp=InLlamaCpp(windows="off", flags="all"),
+        mlx=InMLX(takes=("linear", "longrope"), drops_others=True, needs_type=True),
     ),
     "phimoe": Architecture(
         pattern="window",
@@ -228,7 +242,9 @@ ROWS = {
         vllm=InVLLM(windows="stated"),
         llama_cpp=InLlamaCpp(windows="none", graph="its phimoe graph"),
     ),
-    "stablelm": Architecture(head_key=None, defaults={"partial_rotary_factor": 0.25}, gguf=InGGUF()),
+    "stablelm": Architecture(
+        head_key=None, defaults={"partial_rotary_factor": 0.25}, gguf=InGGUF(), sglang=InSGLang(part_at_top=True)
+    ),
     "stablelm_epoch": Architecture(head_key=None, fraction_key="rope_pct", code="StableLM's own code"),
     "starcoder2": Architecture(
         pattern="window",
