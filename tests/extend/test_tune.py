@@ -159,6 +159,7 @@ def test_the_page_says_what_training_bought() -> None:
     engine = Engineered({4.0: TO})
     asking = Asking(Stored(engine, None), engine, Workers())
     found = run(asking, ROPE, sets(), [planted("good", 4)], None, tail_tokens=TAIL, cheap=False)
+    found = replace(found, judged={"good": judged(0.0)[1]})
     for loss, english, chinese in (
         (0.1, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
         (-0.1, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
@@ -174,6 +175,11 @@ def test_the_page_says_what_training_bought() -> None:
             assert says in words
             assert f"{over}" in words
             assert "200" in words
+        # What is written is the tuned one where that is taken, and the cost on short text is of what is written.
+        data["written"] = {"path": "p", "engines": {"vLLM": None}, "proofs": [], "commands": {}}
+        costs = [str(each.tail.short_cost) for each in (tuned, untuned)]
+        assert costs[0] != costs[1]
+        assert costs[kind != "take"] in page("m", json.loads(json.dumps(data)))
 
 
 def test_minutes_become_steps_once(tmp_path: Path) -> None:

@@ -309,7 +309,9 @@ class _Shown:
                     element("p", words("undecided" if self.said["kind"] == "too few" else "nothing_written")),
                 ]
             )
-        cost = interval(self.first["tail"]["short_cost"])
+        tuned = self.found.get("tuned")
+        one = tuned["judged"] if tuned and tuned["kind"] == "take" else self.first
+        cost = interval(one["tail"]["short_cost"])
         engines = [[name, str(cost) if why is None else why] for name, why in written["engines"].items()]
         proofs = [
             [one["engine"], "", "", "", words("not_run", why=one["not_run"])]
