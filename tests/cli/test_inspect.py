@@ -40,7 +40,7 @@ def test_verdict_first_then_the_table(ropewalk: Ropewalk) -> None:
     assert "extended 8,192 by yarn x4 [config.json:rope_scaling.factor]" in lines[1]
     assert lines[3].split() == ["engine", "frequencies", "gain", "on", "cos/sin", "gain", "on", "logits", "length"]
     assert lines[4].split() == ["transformers", "5", "=", "plan", "1.1386", "1", "8,192"]
-    assert "All four engines agree on frequencies and gains. The YaRN paper's formula differs" in answer.stdout
+    assert "All six engines agree on frequencies and gains. The YaRN paper's formula differs" in answer.stdout
 
 
 def test_a_disagreement_is_marked_with_its_reason_and_the_public_issue(ropewalk: Ropewalk) -> None:
@@ -57,7 +57,7 @@ def test_a_disagreement_is_marked_with_its_reason_and_the_public_issue(ropewalk:
     ("given", "says"),
     [
         ("vllm,vlm", "did you mean 'vllm'?"),
-        ("sglang", "no engine 'sglang'"),
+        ("ollama", "no engine 'ollama'"),
         ("", "no engine is named"),
         (" , ", "no eng"),
     ],
@@ -118,7 +118,7 @@ def test_json_is_the_same_as_data(ropewalk: Ropewalk) -> None:
 
 
 def test_quiet_is_the_verdict_alone(ropewalk: Ropewalk) -> None:
-    assert ropewalk("inspect", save(llama()), "--quiet").stdout == "All four engines agree on frequencies and gains.\n"
+    assert ropewalk("inspect", save(llama()), "--quiet").stdout == "All six engines agree on frequencies and gains.\n"
     answer = ropewalk("inspect", save(PHI3), "-q")
     assert answer.code == 1
     assert len(answer.stdout.splitlines()) == 1

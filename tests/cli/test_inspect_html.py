@@ -24,8 +24,8 @@ def test_a_checkpoints_own_page(ropewalk: Ropewalk, tmp_path: Path) -> None:
     assert "llama.cpp" in done.stdout, "the text is printed all the same"
     text = out.read_text(encoding="utf-8")
     stands_alone(text)
-    assert "llama.cpp would not compute what the config says" in shown(text)
-    assert "llama.cpp 的计算结果与配置不同" in shown(text, "zh-CN")
+    assert "llama.cpp, SGLang, MLX-LM would not compute what the config says" in shown(text)
+    assert "llama.cpp、SGLang、MLX-LM 的计算结果与配置不同" in shown(text, "zh-CN")
     assert Page(text).all("figure")[0]["id"]
     assert len(Page(text).all("figure")) == 4, "engines, wavelengths, scalings, angles never seen"
 

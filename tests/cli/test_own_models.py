@@ -99,7 +99,7 @@ def test_it_is_inspected(ropewalk: Ropewalk, run: Run) -> None:
         assert {"translation": "sinusoidal", "alibi": "ALiBi", "gelu": "RoPE (half)"}[run.path.name] in done.stdout
     report = ropewalk("inspect", str(run.path), "--json").data
     refused = [name for name, engine in report["engines"].items() if engine["refusal"] is not None]
-    assert refused == (["transformers5", "transformers4", "vllm", "llama.cpp"] if own else [])
+    assert refused == (["transformers5", "transformers4", "vllm", "llama.cpp", "sglang", "mlx"] if own else [])
 
 
 def test_no_engine_is_told_how_to_reach_further(ropewalk: Ropewalk, made: Callable[[str], Run]) -> None:

@@ -360,4 +360,4 @@ def _from(source: str | None) -> str:
 
 
 def _words(count: int) -> str:
-    return {3: "three", 4: "four"}.get(count, str(count))
+    return {3: "three", 4: "four", 5: "five", 6: "six"}.get(count, str(count))

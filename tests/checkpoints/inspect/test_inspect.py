@@ -33,7 +33,7 @@ def test_a_checkpoint_all_engines_read_alike(saved) -> None:
     report = inspect(saved(llama(rope_scaling=YARN)))
     assert report.agree
     assert report.at_odds == ()
-    assert set(report.rows) == {"transformers5", "transformers4", "vllm", "llama.cpp", "paper"}
+    assert set(report.rows) == {"transformers5", "transformers4", "vllm", "llama.cpp", "sglang", "mlx", "paper"}
     assert not report.rows["paper"].agrees  # which never counts
     data = json.loads(json.dumps(report.to_dict(), allow_nan=False))
     assert data["agree"]
@@ -44,10 +44,10 @@ def test_a_checkpoint_all_engines_read_alike(saved) -> None:
 
 def test_which_engines_count(saved) -> None:
     path = saved({**GPT_OSS})
-    assert inspect(path).at_odds == ("llama.cpp",)
+    assert inspect(path).at_odds == ("llama.cpp", "mlx")
     assert inspect(path, engines=["vllm", "transformers5"]).agree
-    with pytest.raises(ValueError, match="no engine 'sglang'; there are transformers5"):
-        inspect(path, engines=["sglang"])
+    with pytest.raises(ValueError, match="no engine 'triton'; there are transformers5"):
+        inspect(path, engines=["triton"])
     with pytest.raises(ValueError, match="no engine 'vlm', did you mean 'vllm'"):
         inspect(path, engines=["vlm"])
     for nothing in ([], [""]):
@@ -58,7 +58,7 @@ def test_which_engines_count(saved) -> None:
 def test_longrope_is_at_odds_where_one_list_serves_both_lengths(saved) -> None:
     """Choosing by the text, as the authors' code does, is no departure; nor is an end at the trained length."""
     report = inspect(saved({**PHI3}))
-    assert report.at_odds == ("llama.cpp",)
+    assert report.at_odds == ("llama.cpp", "sglang", "mlx")
     assert report.rows["llama.cpp"].departs == ("frequencies",)
     assert report.rows["vllm"].reading.length == report.resolved.plan.trained
     assert report.rows["vllm"].apart == 1.0
@@ -96,15 +96,16 @@ def test_what_is_not_known_is_named_and_not_agreed_on(saved) -> None:
         "local_attention": 128,
     }
     report = inspect(saved(config))
-    assert report.unknown == {"windows": ("vllm",)}
+    assert report.unknown == {"windows": ("vllm", "sglang")}
     assert report.compared == ("frequencies", "gains")
-    assert verdict(report).endswith("agree on frequencies and gains. Not compared: windows in vLLM.")
+    assert verdict(report).endswith("agree on frequencies and gains. Not compared: windows in vLLM and SGLang.")
     assert inspect(saved(config), engines=["llama.cpp"]).compared == ("frequencies", "gains", "windows")
 
 
 def test_the_verdict_says_who_departs_and_in_what(saved) -> None:
     window = {**LLAMA, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 4096}
-    told = "llama.cpp departs from the checkpoint in windows; transformers 5, transformers 4 and vLLM agree on "
+    told = "llama.cpp departs from the checkpoint in windows, SGLang in windows, MLX-LM in windows; "
+    told += "transformers 5, transformers 4 and vLLM agree on "
     assert verdict(inspect(saved(window))) == f"{told}frequencies, gains and windows."
     assert verdict(inspect(saved(window), engines=["llama.cpp"])) == "llama.cpp departs from the checkpoint in windows."
     both = verdict(inspect(saved(llama(rope_scaling={"rope_type": "dynamic", "factor": 4.0}))))
@@ -182,17 +183,17 @@ def known(name: str) -> dict[str, set[str]]:
 
 @pytest.mark.skipif(not PUBLISHED, reason="the corpus of published configs is not here")
 def test_the_known_disagreements_are_found_in_published_checkpoints() -> None:
-    assert set(known("gpt-oss-20b")) == {"llama.cpp"}
-    # Phi-3's choice in every call is its authors' own, so only the engine with one list for all texts departs.
-    assert set(known("phi-3-mini-128k")) == set(known("phi-4-mini")) == {"llama.cpp"}
+    assert set(known("gpt-oss-20b")) == {"llama.cpp", "mlx"}
+    # Phi-3's choice in every call is its authors' own, so those with one list for all texts or a batch depart.
+    assert set(known("phi-3-mini-128k")) == set(known("phi-4-mini")) == {"llama.cpp", "sglang", "mlx"}
     assert set(known("olmo-3-7b-v5")) == {"transformers4"}
     assert set(known("deepseek-v2-lite")) == {"transformers4"}
-    assert set(known("internlm2.5-7b-chat")) == {"vllm", "llama.cpp"}
+    assert set(known("internlm2.5-7b-chat")) == {"vllm", "llama.cpp", "sglang", "mlx"}
     assert set(known("kimi-k2")) == {"llama.cpp"}
     # Their windows are dropped in conversion, or switched off.
     for name in ("mistral-7b-v0.1", "phi-3-mini-4k", "starcoder2-3b"):
-        assert set(known(name)) == {"llama.cpp"}, name
-    assert set(known("command-r7b")) == set(known("command-a")) == {"vllm"}  # sliding_window + 1
+        assert set(known(name)) == {"llama.cpp", "sglang", "mlx"}, name
+    assert set(known("command-r7b")) == set(known("command-a")) == {"vllm", "sglang"}  # sliding_window + 1
     assert set(known("ministral-3-8b")) == {"vllm"}  # no temperature from config.json
     for name in ("llama-3.1-8b", "qwen2.5-7b-instruct-yarn", "deepseek-v3", "gemma-3-27b", "smollm3-3b", "qwen3-8b"):
         assert known(name) == {}, name
