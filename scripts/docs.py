@@ -121,7 +121,7 @@ def config(language: str, settings: dict[str, Any]) -> dict[str, Any]:
             "language": words["lang"],
             "custom_dir": "overrides",
             "font": False,
-            "features": ["content.code.copy", "navigation.footer", "navigation.sections", "navigation.top"],
+            "features": ["content.code.copy", "navigation.footer", "navigation.top"],
             "palette": [
                 {
                     "media": f"(prefers-color-scheme{media})",
