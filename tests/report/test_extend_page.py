@@ -101,3 +101,16 @@ def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(foun
     said = Page(page("m", found), "zh-CN").words
     assert f"\u641c\u7d22\uff0c{TO // 2} \u4e2a\u8bcd\u5143" in said
     assert not [word for word in said if re.match(r"(search|select) at", word)]
+
+
+def test_weights_that_training_made_better_are_named_at_the_top(found: dict[str, Any]) -> None:
+    start, one = next(iter(found["judged"].items()))
+    over = one["tail"]["gain"][TO]
+    tuned = {"start": start, "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "over": over, "kind": "take"}
+    text = page("m", found | {"tuned": tuned})
+    for language, said, below in (
+        ("en", "Take the tuned weights", "What training bought"),
+        ("zh-CN", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd", "\u8bad\u7ec3\u5e26\u6765\u4e86\u4ec0\u4e48"),
+    ):
+        words = " ".join(Page(text, language).words)
+        assert 0 < words.index(said) < words.index(str(over["documents"]), words.index(said)) < words.index(below)

@@ -39,6 +39,7 @@ def page(model: str, found: Mapping[str, Any]) -> str:
             class_="soft",
         ),
         shown.verdict(),
+        shown.tuned_verdict(found["tuned"]) if found.get("tuned") else None,
         element("h2", words("judged_title")),
         element("p", words("judged_about", crop=f"{shown.first['tail']['best_crop']:,}", to=shown.to)),
         shown.judged(),
@@ -273,21 +274,18 @@ class _Shown:
             [name, *self._measured(one)]
             for name, one in ((words("tuned_name"), tuned["judged"]), (start, self.found["judged"][start]))
         ]
-        kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
-        said = words(f"tuned_{kind}", start=start, over=str(over), count=over.documents)
         about = words(
             "tuned_about", steps=f"{tuned['steps']:,}", minutes=f"{tuned['seconds'] / 60:.1f}", start=start,
             texts=tuned["texts"], trained=f"{self.found['trained']:,}", to=self.to,
         )  # fmt: skip
-        good = {"take": True, "worse": False}.get(tuned["kind"])
-        return html(
-            [
-                element("h2", title),
-                verdict(said, good=good),
-                element("p", about),
-                table([words("candidate"), *numbers], rows, label=title, stacks=True),
-            ]
-        )
+        made = table([words("candidate"), *numbers], rows, label=title, stacks=True)
+        return html([element("h2", title), element("p", about), made])
+
+    def tuned_verdict(self, tuned: Mapping[str, Any]) -> Html:
+        """Beside the verdict on the formulas, since it may say to take other weights."""
+        kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
+        said = words(f"tuned_{kind}", start=tuned["start"], over=str(over), count=over.documents)
+        return verdict(said, good={"take": True, "worse": False}.get(tuned["kind"]))
 
     def _measured(self, one: Mapping[str, Any]) -> list[str]:
         gain, tail = self._gain(one), one["tail"]
