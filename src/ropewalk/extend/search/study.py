@@ -34,10 +34,10 @@ class Trial:
 
 def study(objective: Objective, rope: Rope, formulas: Sequence[Candidate], passes: int) -> list[Trial]:
     """formulas: the best first, which are tried in this order. passes: at most as many are asked for."""
-    import optuna  # pyrefly: ignore[missing-import]
+    import optuna
 
     limits = ranges(rope)
-    space = {
+    space: dict[str, optuna.distributions.BaseDistribution] = {
         name: optuna.distributions.FloatDistribution(*limit, log=name in LOGARITHMIC) for name, limit in limits.items()
     }
     starts: dict[Ramp, str] = {}
