@@ -116,7 +116,11 @@ class RoPE(Encoding):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.rotary_width > self.head_width or self.rotary_width % 2:
-            raise ValueError(f"rotary_width={self.rotary_width} must be even and at most head_width={self.head_width}")
+            even = min(self.rotary_width, self.head_width) // 2 * 2
+            raise ValueError(
+                f"rotary_width={self.rotary_width} must be even and at most head_width={self.head_width}; write "
+                f"rotary_width: {even}, or a head_width that is even"
+            )
         own = self.config.frequencies
         if own is not None and len(own) != self.rotary_width // 2:
             raise ValueError(
