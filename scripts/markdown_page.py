@@ -34,6 +34,8 @@ class Formula(InlineProcessor):
             made = convert(m[2], display="block" if m[1] == "$$" else "inline")
         except Exception as problem:
             raise ValueError(f"latex2mathml does not convert {m[0]}: {type(problem).__name__}") from None
+        if m[1] == "$$":
+            made = f'<div class="formula">{made}</div>'  # which scrolls on a narrow screen, as a formula does not
         return self.md.htmlStash.store(made), m.start(0), m.end(0)
 
 
