@@ -53,6 +53,13 @@ class Theirs:
         return width if width is None or self.config.model_type != "modernbert" else width + 1
 
     def rotates(self, layer: int, kind: str) -> bool:
+        if self.rotary is None:
+            return False
+        if (bases := getattr(self.config, "layer_rope_theta", None)) is not None:
+            return bool(bases[layer])
+        if self.config.model_type == "cohere2_moe":
+            forced = self.config.prefix_dense_sliding_window_pattern == 1
+            return kind == "sliding_attention" or (forced and self.config.mlp_layer_types[layer] == "dense")
         marks = getattr(self.config, "no_rope_layers", None)
         if marks is not None:
             return bool(marks[layer])
@@ -60,10 +67,16 @@ class Theirs:
             return kind == "sliding_attention"
         return kind not in ("linear_attention", "conv")
 
+    def _label(self, kind: str) -> str:
+        """DeepSeek V4 has other names for its rotations than for its layers."""
+        if "main" not in (getattr(self.config, "rope_parameters", None) or {}):
+            return kind
+        return "main" if kind == "sliding_attention" else "compress"
+
     def frequencies(self, kind: str) -> tuple[list[float], float]:
         """The inverse frequencies in use, and the gain on cos and sin."""
         assert self.rotary is not None
-        buffers = dict(self.rotary.named_buffers())
+        buffers, kind = dict(self.rotary.named_buffers()), self._label(kind)
         if f"{kind}_inv_freq" in buffers:
             return buffers[f"{kind}_inv_freq"].tolist(), getattr(self.rotary, f"{kind}_attention_scaling")
         return buffers["inv_freq"].tolist(), self.rotary.attention_scaling
@@ -71,6 +84,7 @@ class Theirs:
     def scores(self, q: Tensor, k: Tensor, positions: Tensor, kind: str, axes: int = 1) -> Tensor:
         """Products of queries and keys (1, 1, L, R), rotated by transformers' own functions."""
         assert self.rotary is not None
+        kind = self._label(kind)
         at = positions[None] if axes == 1 else positions[None, None].expand(axes, 1, -1)
         nested = f"{kind}_inv_freq" in dict(self.rotary.named_buffers())
         table = self.rotary(q, at, kind) if nested else self.rotary(q, at)
@@ -83,7 +97,7 @@ class Theirs:
             heads_last = self.config.model_type == "llama4_text"
             turned = self.modeling.apply_rotary_emb(*((x.transpose(1, 2) if heads_last else x) for x in (q, k)), table)
             q, k = (x.transpose(1, 2) if heads_last else x for x in turned)
-        elif self.config.model_type.startswith(("gemma3n", "gemma4")):
+        elif self.config.model_type.startswith(("gemma3n", "gemma4", "deepseek_v4")):
             q, k = (apply(x, *table, unsqueeze_dim=1) for x in (q, k))
         else:
             q, k = apply(q, k, *table)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.checkpoints.engines.besides import WINDOWS
+from ropewalk.checkpoints.engines.besides import FREQUENCIES, GAINS, WINDOWS
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect.report import Report, Row
@@ -144,8 +144,13 @@ def _engine_row(report: Report, name: str, row: Row) -> tuple[str, ...]:
     cells = [
         reading.engine + "*" * (name in report.at_odds),
         _apart(report, row),
-        _several([layer.rotary_gain for layer in reading.layers]),
-        _several([layer.logit_gain for layer in reading.layers]),
+        *(
+            "not compared" if GAINS in reading.unknown else _several(gains)
+            for gains in (
+                [layer.rotary_gain for layer in reading.layers],
+                [layer.logit_gain for layer in reading.layers],
+            )
+        ),
     ]
     cells += [_windows(report, row)] if WINDOWS in report.applicable else []
     cells += ["-" if reading.length is None else f"{reading.length:,}"]
@@ -168,6 +173,8 @@ def _apart(report: Report, row: Row) -> str:
     def size(apart: float) -> str:
         return "= plan" if apart == 1 else f"up to {apart:.3g}x" if math.isfinite(apart) else "other pairs"
 
+    if FREQUENCIES in row.reading.unknown:
+        return "not compared"
     trained = _within(report)
     moves = any(ours.frequencies != ours.stretched for ours in report.planned)
     if moves and row.reading.length is not None and row.reading.length <= trained:

@@ -34,7 +34,35 @@ NEEDED = {
     },
     "hunyuan_v1_dense": {"head_dim": 64, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
     "hunyuan_v1_moe": {"head_dim": 64, "rope_scaling": {"type": "dynamic", "alpha": 1000.0, "factor": 1.0}},
+    "cohere2_moe": {"first_k_dense_replace": 3},
+    "deepseek_v4": {"rope_theta": 54_321.0, "compress_ratios": [0, 128, 128, 4, 128, 4, 128, 4, 128, 4, 128, 4]},
+    "glm5_next_text": {"num_key_value_heads": 4},
     "gpt_oss": {"rope_theta": 150_000.0},
+    "granite_swa": {"rope_parameters": {"rope_type": "default", "rope_theta": 12_345.0}},
+    "granitemoe_swa": {"rope_parameters": {"rope_type": "default", "rope_theta": 12_345.0}},
+    "hy_v4": {"qk_nope_head_dim": 32, "qk_rope_head_dim": 16},
+    "kimi_linear": {
+        "linear_attn_config": {"full_attn_layers": [4, 8, 12], "kda_layers": [1, 2, 3, 5, 6, 7, 9, 10, 11]}
+    },
+    "mimo_v2_flash": {"sliding_window": 128, "sliding_window_size": 128},
+    "mamba2": {"num_heads": 8, "head_dim": 64},
+    # Without the part, transformers 5 rotates the whole head, whatever rotary_dim says.
+    "minimax_m3_vl_text": {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}},
+    "muse_glimmer_text": {"rope_parameters": {"rope_type": "default", "rope_theta": 12_345.0}},
+    "nemotron_h": {"hybrid_override_pattern": "M-M*MEM-M*ME"},
+    "step3p5": {
+        "layer_types": ["full_attention", "sliding_attention", "sliding_attention"] * 4,
+        "sliding_window": 512,
+        "rope_theta": [5e6, 10_000.0, 10_000.0] * 4,
+        "partial_rotary_factors": [0.5, 1.0, 1.0] * 4,
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 2.0,
+            "original_max_position_embeddings": 1024,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 32.0,
+        },
+    },
     # transformers 5 takes this base for sliding layers whatever the config says.
     "olmo3": {"rope_theta": 500_000.0},
     "gptj": {"rotary_dim": 32},
@@ -59,6 +87,8 @@ NEEDED = {
     },
 }
 ROPE = sorted(name for name, known in TABLE.items() if known.kind == "rope" and name in CONFIG_MAPPING)
+STILL = {name for name in ROPE if TABLE[name].rotates == "none"}
+"""Without positions."""
 ELSEWHERE = {"internlm2", "internlm3", "kimi_k2", "stablelm_epoch"}
 """Architectures whose code is not transformers'."""
 WITHOUT_MODULE = {"gptj", "codegen"}
@@ -81,7 +111,7 @@ def test_defaults_are_those_of_transformers(name: str) -> None:
     compare(resolve(config, arithmetic="float32").plan, Theirs(config))
 
 
-@pytest.mark.parametrize("name", [name for name in ROPE if name not in WITHOUT_MODULE])
+@pytest.mark.parametrize("name", [name for name in ROPE if name not in WITHOUT_MODULE | STILL])
 def test_layout_is_that_of_transformers(name: str) -> None:
     config = config_of(name)
     plan, theirs = resolve(config, arithmetic="float32").plan, Theirs(config)

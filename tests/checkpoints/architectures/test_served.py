@@ -11,18 +11,8 @@ from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.architectures.table import names
 
 ENGINES = {"vLLM": engine_names("vllm"), "llama.cpp": engine_names("llama_cpp")["architectures"]}
-NOT_READ = {
-    "a base for each layer, 0 for none": {"granite_swa", "granitemoe_swa", "muse_glimmer", "step3p7"},
-    "an indexer beside other layers": {"hy_v4", "minimax_m3_vl", "qwen4_exp", "qwen4_exp_text"},
-    "hybrids, whose layers are named in ways of their own": {"glm5_next", "jamba", "kimi_linear", "nemotron_h"},
-    "no attention": {"falcon_mamba", "mamba", "mamba2"},
-    "keys in an object of their own": {"dbrx"},
-    "layers at the beginning that rotate whatever their type": {"cohere2_moe"},
-    "a window that does not count the query": {"mimo_v2_flash"},
-    "two bases, and outputs that are rotated back": {"deepseek_v4"},
-    "offsets of positions, or masks, around the text part": {"minicpmv4_6", "paddleocr_vl", "shieldgemma2"},
-    "not looked at": {"gpt-sw3", "hrm_text"},
-}
+NOT_READ: dict[str, set[str]] = {}
+"""Model types by the reason why their configs are not read: what is missing in them."""
 
 
 def served() -> dict[str, list[str]]:

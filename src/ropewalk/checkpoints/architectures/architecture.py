@@ -29,10 +29,13 @@ Pattern = Literal[
     "first",  # ModernBERT: every n-th layer from the first is full, the rest sees both ways
     "chunked",  # Llama 4: layers with rotation see their chunk
     "indexed",  # full, of keys that an indexer has chosen, unless layer_types says otherwise
+    "sparse",  # full, of keys that an indexer has chosen where layer_types or the marks say so
     "linear",  # layers of linear attention or convolution between full ones, as layer_types says
+    "recurrent",  # no attention: every layer is a state-space one
+    "compressed",  # DeepSeek V4: sliding, or a window and before it one key for several tokens, as layer_types says
 ]
-Rotates = Literal["all", "listed", "sliding"]
-"""Which layers rotate: all, those `no_rope_layers` marks with 1, or the sliding ones."""
+Rotates = Literal["all", "listed", "sliding", "none"]
+"""Which layers rotate: all, those `no_rope_layers` marks with 1, the sliding ones, or none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +74,34 @@ class Architecture:
     # Rotation.
     theta_key: str | None = "rope_theta"
     """None: the base is fixed in the architecture's code, and stands in `defaults` as rope_theta."""
+    theta_in: str | None = None
+    """An object of the config that has the base (DBRX)."""
     local_theta_key: str | None = None
     """The base of sliding layers, where they have one of their own."""
+    bases_key: str | None = None
+    """A list of bases, one for each layer; 0: the layer does not rotate."""
+    bases_mark: bool = False
+    """Whether that list only says which layers rotate, and the base of all of them is the common one (Muse)."""
+    fractions_key: str | None = None
+    """A list of rotated parts, one for each layer. The base may then be such a list too, alike within a layer type, and
+    a scaling is the full layers' alone (Step 3.5)."""
+    rope_labels: Mapping[str, str] = field(default_factory=dict)
+    """Names of the objects in rope_parameters, where they are not layer types, and the layer types they are for."""
     scales_local: bool = True
     """Whether an unnested scaling is the sliding layers' too."""
     fraction_key: str | None = "partial_rotary_factor"
     rotary_key: str | None = None
     """Rotated features as a number (`rotary_dim`)."""
+    rotates_last: bool = False
+    """Whether the rotated features are the last of a head; MLA's always are."""
+    turns_values: bool = False
+    """Whether values are the rotated keys, and outputs are rotated back by the position of the query (DeepSeek V4)."""
     latent: bool = False
     """Multi-head latent attention: a slice of qk_rope_head_dim features rotates after qk_nope_head_dim still ones."""
     gain_on_scores: bool = False
     """Whether YaRN's second gain multiplies the scores."""
+    yarn_gain: float | None = None
+    """YaRN's gain where attention_factor does not say; None: YaRN's own."""
     sections: Literal["blocks", "interleaved"] | None = None
     """How M-RoPE arranges its axes; None: one axis."""
     axes: tuple[int, int, int] = (0, 0, 0)
@@ -102,9 +122,26 @@ class Architecture:
     every: int = 0
     """n of the patterns that have one."""
     every_key: str | None = None
+    offset: int | None = None
+    """The first full layer of such a pattern; below 0, counted from the last layer. None: the n-th."""
+    offset_key: str | None = None
+    first_full: bool = False
+    """Whether the first layer is full besides, where layer_types does not say (MiMo V2)."""
+    prefix_key: str | None = None
+    """n of the dense layers before the first experts, where they have one of their own; with 1, all of them are full
+    and rotate (Command A+)."""
+    types_key: str = "layer_types"
+    marks_key: str | None = None
+    """Another spelling of layer_types: one mark for each layer, in a list or a text; with a dot, within an object."""
+    marks: Mapping[int | str, str] = field(default_factory=dict)
+    """The layer type of each mark."""
+    numbers_in: str | None = None
+    """An object that lists the numbers of full (full_attn_layers) and linear layers (kda_layers), from 1 (Kimi)."""
     lettered: bool = False
     """Whether `every_key` may be a pattern of letters, LLLG: EXAONE's first spelling."""
     window_key: str = "sliding_window"
+    past_window_key: str | None = None
+    """A key that has the window without the query itself, and is read before `window_key` (MiMo V2)."""
     last_full: bool = False
     """Whether the last layer is full whatever layer_types states (Gemma 4)."""
     rotates: Rotates = "all"
@@ -116,7 +153,14 @@ class Architecture:
     both_ways_key: str | None = None
     """A key that makes a decoder see both ways, with half the stated window on each side: for sentence vectors."""
     indexer: Layout | None = None
-    """How the indexer of such layers rotates: the first features of its heads, by the frequencies of the layer."""
+    """How the indexer of such layers rotates: features of its heads, by the frequencies of the layer. None: it does
+    not."""
+    indexer_last: bool = False
+    """Whether those features are the last of its heads, not the first."""
+    index_key: str = "index_head_dim"
+    """Features of its heads; where this is null, there is no indexer."""
+    index_block_key: str | None = None
+    """Tokens that share one of its keys: their mean, rotated at the position of the first."""
     rotates_if: tuple[str, str] | None = None
     """A key, and the only value with which any layer rotates (Granite 4 hybrids)."""
     experts: bool | str = False
@@ -142,6 +186,9 @@ class Architecture:
     written_as_gguf: bool = False
 
     # Elsewhere.
+    only_transformers: bool = False
+    """Whether its positions are spelled in ways of its own, and no other engine's code for them was read: none of those
+    is compared."""
     gguf_name: str | None = None
     """GGUF's general.architecture, where conversion/*.py of llama.cpp gives it another name than the model type."""
     gguf: InGGUF | None = None

@@ -57,6 +57,10 @@ class InTransformers:
     sliding_theta_in_5: float | None = None
     """The base of sliding layers, unless rope_parameters has theirs: OLMo 3's config class takes rope_theta out of the
     keys for the full layers, and the sliding ones get the default."""
+    theta_in_unread_in_5: float | None = None
+    """The base that version 5 takes whatever the row's object (`theta_in`) says, unless rope_parameters has one."""
+    rotary_key_unread_in_5: bool = False
+    """Whether version 5 rotates the whole head unless rope_parameters has partial_rotary_factor."""
     longrope_alone: bool = False
     """Whether its config class takes longrope and no other scaling."""
     restarts_cache: bool = False

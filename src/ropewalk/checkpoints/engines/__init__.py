@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from importlib import import_module
 from typing import Protocol, cast
 
 from ropewalk.checkpoints.engines import paper
 from ropewalk.checkpoints.engines.base import CLOSE, Disagreement, LayerReading, Reading, close, ratio
+from ropewalk.checkpoints.engines.besides import ASPECTS
+from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.resolve.resolved import Resolved
 
 __all__ = [
@@ -63,10 +66,19 @@ def readings(resolved: Resolved, asked: Collection[str] = ()) -> dict[str, Readi
         if name in NOT_RUN and name not in asked:
             continue
         try:
-            found[name] = engine.read(resolved)
+            found[name] = _compared(name, resolved, engine.read(resolved))
         except ValueError as error:  # what it would compute instead of the plan is no rotation at all
             found[name] = Reading(
                 engine=engine.ENGINE, version=engine.VERSION, refusal=f"its frequencies cannot be computed: {error}"
             )
     published = paper.read(resolved)
     return found if published is None else {**found, "paper": published}
+
+
+def _compared(name: str, resolved: Resolved, reading: Reading) -> Reading:
+    """The reading; without its numbers where the engine's code for such a row was not read."""
+    facts = Facts(resolved)
+    if not facts.row.only_transformers or name.startswith("transformers") or reading.refusal is not None:
+        return reading
+    layers = tuple(subject.planned() for subject in facts.subjects())
+    return replace(reading, layers=layers, switch="static", ignored=(), notes=(), unknown=ASPECTS)

@@ -40,6 +40,11 @@ def read(resolved: Resolved) -> Reading:
         if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
             why = f"its {resolved.model_type} builds plain RoPE for the whole head, and does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652")
+        elif facts.row.transformers.rotary_key_unread_in_5 and not _states_part(facts, subject):
+            why = f"its {resolved.model_type} reads partial_rotary_factor of rope_parameters, not {subject.partial}"
+            draft.whole(subject, why, "transformers#48241 (the same for MiniMax-M2, repaired)")
+        elif (theta := facts.row.transformers.theta_in_unread_in_5) and not facts.text.get("rope_parameters"):
+            draft.layers.append(_object_theta(subject, theta, str(facts.row.theta_in), draft))
         elif (
             (theta := facts.row.transformers.sliding_theta_in_5) is not None
             and subject.layer.window is not None
@@ -67,6 +72,21 @@ def _default_theta(subject: Subject, theta: float, draft: Draft) -> LayerReading
             f"rotates sliding layers with theta {theta:,.0f} instead of {subject.layer.base:,.10g}",
             "its OLMo 3 config takes rope_theta out of the keys for the full layers, so that the sliding ones get the "
             "default; write rope_parameters by layer type",
+        )
+    return subject.numbers_of(subject.layer.scaling, base=theta)
+
+
+def _states_part(facts: Facts, subject: Subject) -> bool:
+    key = "partial_rotary_factor"
+    return not subject.partial or facts.text.get(key) is not None or subject.block.get(key) is not None
+
+
+def _object_theta(subject: Subject, theta: float, within: str, draft: Draft) -> LayerReading:
+    if subject.layer.base != theta:
+        draft.ignore(f"{within}.rope_theta")
+        draft.note(
+            f"rotates with theta {theta:,.0f} instead of {subject.layer.base:,.10g}",
+            f"its config class takes the base from rope_parameters or from the top, not from {within}",
         )
     return subject.numbers_of(subject.layer.scaling, base=theta)
 

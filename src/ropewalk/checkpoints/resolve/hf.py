@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.resolve.keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
+from ropewalk.checkpoints.resolve.keys import LARGEST_LENGTH, Keys, shown
 from ropewalk.checkpoints.resolve.layers import (
     CHUNKED,
     CONV,
+    FEED_FORWARD,
     FULL,
     LINEAR,
     SLIDING,
     Layers,
     is_causal,
+    layer_count,
     read_layers,
     sees_both_ways,
 )
@@ -85,16 +88,23 @@ def _is_alibi(part: Part) -> bool:
 
 def _rope_plan(part: Part, notes: list[str], arithmetic: Arithmetic) -> Plan:
     keys, known = part.keys, part.known
-    count = keys.needed(known.layer_key, most=MOST_LAYERS)
+    count = layer_count(keys, known)
     longest = keys.integer(known.longest_key, least=2, most=LARGEST_LENGTH)
     layers = read_layers(keys, known, count, notes)
     widths, width_from = _head_widths(keys, known, layers)
     turning = tuple(kind if rotates else "" for kind, rotates in zip(layers.types, layers.rotates, strict=True))
     rotations = read_rotations(keys, known, turning, widths, longest, notes)
-    built: dict[tuple[str, bool], LayerPlan] = {}
-    for kind, rotates in dict.fromkeys(zip(layers.types, layers.rotates, strict=True)):
+    _check_marks(keys, known, rotations)
+    each = tuple(zip(layers.types, layers.rotates, layers.bases, strict=True))
+    built: dict[tuple[str, bool, float | None], LayerPlan] = {}
+    for kind, rotates, base in dict.fromkeys(each):
         rotation = rotations.get(kind) if rotates else None
-        built[kind, rotates] = _layer(part, kind, rotation, layers, widths.get(kind), width_from, arithmetic)
+        if rotation is not None and base is not None:
+            sources = {**rotation.sources, "base": keys.source(known.bases_key or "")}
+            rotation = rotation._replace(rope=replace(rotation.rope, base=base), sources=sources)
+        built[kind, rotates, base] = _layer(part, kind, rotation, layers, widths.get(kind), width_from, arithmetic)
+    if any(kind in FEED_FORWARD for kind in layers.types):
+        notes.append("layers that are a feed-forward network alone have no positions: kind none")
     if LINEAR in layers.types or CONV in layers.types:
         notes.append("layers of linear attention or convolution have no position encoding of their own: kind none")
     if CHUNKED in layers.types:
@@ -103,18 +113,25 @@ def _rope_plan(part: Part, notes: list[str], arithmetic: Arithmetic) -> Plan:
         )
     if known.code is not None:
         notes.append(f"transformers has no {part.model_type}: what it is comes from {known.code}")
-    if known.latent:
-        notes.append("the rotated features of a head come after its still ones (qk_nope_head_dim)")
+    if known.rotates == "none":
+        notes.append(f"no layer rotates: {part.model_type} has no position encoding")
+    elif known.latent or known.rotates_last:
+        beside = " (qk_nope_head_dim)" if known.latent else ""
+        notes.append(f"the rotated features of a head come after its still ones{beside}")
+    if known.turns_values:
+        notes.append("values are the rotated keys, and outputs are rotated back by the position of the query")
     scaled = [one for one in rotations.values() if one is not None and one.rope.scaling is not None]
     scaling, sources = (scaled[0].rope.scaling, scaled[0].sources) if scaled else (None, {})
     return Plan(
-        layers=tuple(built[pair] for pair in zip(layers.types, layers.rotates, strict=True)),
+        layers=tuple(built[one] for one in each),
         **lengths(keys, known, scaling, sources, longest, notes),
     )
 
 
 def _head_widths(keys: Keys, known: Architecture, layers: Layers) -> tuple[dict[str, int], str]:
     """Of a head of each type of layer, and where it came from."""
+    if known.rotates == "none":
+        return {}, ""
     if known.latent:
         if keys.flag("use_mla") is False:
             raise keys.bad(
@@ -138,6 +155,17 @@ def _head_widths(keys: Keys, known: Architecture, layers: Layers) -> tuple[dict[
     if "global_head_dim" in known.defaults and FULL in widths:
         widths[FULL] = _full_width(keys, layers) or keys.needed("global_head_dim", most=65_536)
     return widths, source
+
+
+def _check_marks(keys: Keys, known: Architecture, rotations: dict[str, Rotation | None]) -> None:
+    """Bases that only mark layers must be the common one: transformers rotates by that."""
+    if not known.bases_mark or known.bases_key is None:
+        return
+    common = {rotation.rope.base for rotation in rotations.values() if rotation is not None}
+    for base in keys.data.get(known.bases_key) or ():
+        if base and common and base not in common:
+            problem = f"has {shown(base)}, and transformers' {keys.owner} rotates by rope_theta {common.pop():,g} alone"
+            raise keys.bad(known.bases_key, problem, "make them equal, or 0 for no rotation")
 
 
 def _full_width(keys: Keys, layers: Layers) -> int | None:
@@ -214,7 +242,11 @@ def _layer(
 
 
 def _sections(keys: Keys, known: Architecture, rotation: Rotation) -> dict[str, Any]:
-    sections = rotation.extra.get("mrope_section") or list(known.axes)
+    sections = rotation.extra.get("mrope_section")
+    if sections is None:
+        sections = list(known.axes)
+        if known.sections == "interleaved":  # the code overwrites the first axis, which keeps what is left
+            sections[0] = max(0, rotation.width // 2 - sum(sections[1:]))
     if sum(sections) != rotation.width // 2:
         raise keys.bad(
             "mrope_section",

@@ -89,6 +89,10 @@ def check_leftovers(part: Part, plan: Plan, stack: Stack, notes: list[str]) -> L
     return Leftovers(unclear, tuple(unseen))
 
 
+def _heads_alone(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and {*entry} <= {"num_attention_heads", "num_key_value_heads"}
+
+
 def _rotate(plan: Plan) -> set[bool]:
     return {layer.base is not None for layer in plan.layers}
 
@@ -107,7 +111,8 @@ _CONSISTENT: Mapping[str, Callable[[Any, Plan, Stack], bool]] = {
     "sliding_window": lambda value, plan, _: type(value) is int and plan.stated is not None and value >= plan.stated,
     "attn_type_list": lambda value, plan, _: value == [1] * len(plan.layers) and _rotate(plan) == {True},
     "interpolate_factor": lambda value, *_: value == 1,
-    "per_layer_config": lambda value, *_: value == {},
+    # Numbers of heads change no position.
+    "per_layer_config": lambda value, *_: isinstance(value, Mapping) and all(map(_heads_alone, value.values())),
     **dict.fromkeys(_ROTATES, _all_or_none),
 }
 """Keys that an architecture does not read, and when they say what the plan is anyway."""

@@ -110,6 +110,10 @@ def refusal_of(part: Part) -> str | None:
         reasons.append("multimodal M-RoPE")
     if known.pattern == "linear":
         reasons.append("layers of linear attention or convolution")
+    if known.pattern == "recurrent":
+        reasons.append("no attention")
+    if known.pattern == "compressed":
+        reasons.append("compressed attention")
     if known.pattern == "chunked":
         reasons.append("chunked attention")
     if known.kind == "rope" and known.stack == "decoder" and keys.stated("is_causal") is False:

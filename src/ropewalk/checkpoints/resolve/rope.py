@@ -65,6 +65,9 @@ def _rotation(
         )
     if known.states_gains and name == "longrope":
         _stated_gains(keys, values, sources, field, notes)
+    if known.yarn_gain is not None and name == "yarn" and values.get("attention_factor") is None:
+        values["attention_factor"] = known.yarn_gain
+        sources["attention_factor"] = f"transformers' code for {keys.owner}"
     extra = _extra(keys, known, values, field, notes)
     alpha = _alpha(keys, known, values, field)
     try:

@@ -35,6 +35,11 @@ def read_spelled(
     wanted = [kind for kind in _TYPES if kind in types]
     _unused(keys, known, wanted, notes)
     new, old = keys.mapping("rope_parameters"), keys.mapping("rope_scaling")
+    if known.fractions_key is not None and new is None:
+        return {kind: _by_layer(keys, known, kind, types, old if kind == FULL else None) for kind in wanted}
+    if new and known.rope_labels and all(key in known.rope_labels for key in new):
+        new = {known.rope_labels[label]: part for label, part in new.items()}
+    labels = {kind: label for label, kind in known.rope_labels.items()}
     if old and keys.data.get("rope_parameters") is None:
         new = None  # an architecture's default gives way to what is stated
     local = known.local_theta_key is not None or not known.scales_local
@@ -51,8 +56,9 @@ def read_spelled(
             part = new[kind]
             if part is not None and not isinstance(part, Mapping):
                 raise keys.bad(f"rope_parameters.{kind}", "is not an object", "write {...}, or null for no rotation")
-            found[kind] = None if part is None else _complete(keys, known, kind, part, f"rope_parameters.{kind}")
-        spare = [kind for kind in new if kind not in wanted]
+            field = f"rope_parameters.{labels.get(kind, kind)}"
+            found[kind] = None if part is None else _complete(keys, known, kind, part, field)
+        spare = [labels.get(kind, kind) for kind in new if kind not in wanted]
         notes.extend(f"rope_parameters.{kind} is ignored here: no layer rotates by it" for kind in spare)
         return found
     if new and old:
@@ -74,6 +80,31 @@ def read_spelled(
         plain = kind != FULL and not known.scales_local
         found[kind] = _complete(keys, known, kind, {} if plain else flat, field)
     return found
+
+
+def _by_layer(
+    keys: Keys, known: Architecture, kind: str, types: tuple[str, ...], scaling: Mapping[str, Any] | None
+) -> Spelled:
+    """The base and the rotated part of a layer type, from lists of one value for each layer."""
+    values, sources = dict(scaling or {}), {}
+    sources = {key: f"{place_of(keys, 'rope_scaling')}.{key}" for key in values}
+    for field, key in (("rope_theta", known.theta_key), ("partial_rotary_factor", known.fractions_key)):
+        stated = None if key is None else keys.raw(key)
+        if key is None or stated is None:
+            continue
+        place = types.index(kind)
+        if isinstance(stated, list):
+            more = keys.data.get("num_nextn_predict_layers")
+            if len(stated) not in (len(types), len(types) + (more if type(more) is int else 0)):
+                raise keys.bad(key, f"has {len(stated):,} entries for {len(types):,} layers", "give one entry a layer")
+            other = next((i for i, one in enumerate(types) if one == kind and stated[i] != stated[place]), None)
+            if other is not None:
+                problem = f"has {shown(stated[place])} for layer {place} and {shown(stated[other])} for layer {other}"
+                raise keys.bad(key, f"{problem}, both {kind}", "transformers takes the first for all of a type")
+            stated = stated[place]
+            key = f"{key}[{place}]"
+        values[field], sources[field] = stated, keys.source(key)
+    return Spelled(values, sources, "rope_scaling")
 
 
 def _unused(keys: Keys, known: Architecture, wanted: list[str], notes: list[str]) -> None:
@@ -119,12 +150,17 @@ def _complete(keys: Keys, known: Architecture, kind: str, part: Mapping[str, Any
     values = dict(part)
     at = place_of(keys, field)
     sources = {key: at if at.startswith("transformers") else f"{at}.{key}" for key in values}
+    if known.theta_in is not None and (inner := keys.mapping(known.theta_in)) is not None:
+        within = keys.inside(known.theta_in, inner)
+        if other := next((key for key in inner if "rope" in str(key) and key != "rope_theta"), None):
+            raise within.bad(other, f"{shown(inner[other])} is read by nothing in {keys.owner}", "remove it")
+        _top(within, values, sources, "rope_theta", "rope_theta")
     _top(keys, values, sources, "rope_theta", _theta_key(known, kind, part))
     if known.fraction_key is not None:
         _top(keys, values, sources, "partial_rotary_factor", known.fraction_key)
     # transformers 4.45 wrote a value under its common name too, where the architecture has its own; it reads its own.
     for field_, key in (("rope_theta", known.theta_key), ("partial_rotary_factor", known.fraction_key)):
-        if key not in (None, field_) and kind == FULL and values.get(field_) is not None:
+        if key not in (None, field_) and kind == FULL and values.get(field_) and field_ != known.local_theta_key:
             _top(keys, values, sources, field_, field_)
     if values.get("original_max_position_embeddings") is not None or _scaled(keys, values):
         _top(keys, values, sources, "original_max_position_embeddings", "original_max_position_embeddings")

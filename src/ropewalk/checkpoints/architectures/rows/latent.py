@@ -33,12 +33,67 @@ ROWS = {
     "deepseek_v32": replace(
         _LATENT, pattern="indexed", indexer="half", defaults={"qk_nope_head_dim": 128, "qk_rope_head_dim": 64}
     ),
+    "deepseek_v4": Architecture(
+        only_transformers=True,
+        layout="pairs",
+        pattern="compressed",
+        experts=True,
+        rotates_last=True,
+        turns_values=True,
+        theta_key="compress_rope_theta",
+        local_theta_key="rope_theta",
+        scales_local=False,
+        yarn_gain=1.0,
+        rope_labels={"compress": "full_attention", "main": "sliding_attention"},
+        rotary_key="qk_rope_head_dim",
+        marks_key="compress_ratios",
+        marks={0: "sliding_attention", 4: "compressed_sparse_attention", 128: "heavily_compressed_attention"},
+        indexer="pairs",
+        indexer_last=True,
+        defaults={
+            "compress_rope_theta": 160_000.0,
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 0.125,
+            "head_dim": 512,
+            "sliding_window": 128,
+            "index_head_dim": 128,
+        },
+    ),
     "glm4_moe_lite": replace(_DEEPSEEK_V3, defaults={**_DEEPSEEK_V3.defaults, "qk_nope_head_dim": 192}),
+    "glm5_next_text": Architecture(
+        pattern="linear",
+        every=4,
+        rotates="none",
+        experts=True,
+        fixed={"qk_rope_head_dim": 0, "head_dim": 0},
+        inert={"qk_nope_head_dim": "no feature rotates"},
+    ),
     "glm_moe_dsa": replace(
         _LATENT, pattern="indexed", indexer="pairs", defaults={"qk_nope_head_dim": 192, "qk_rope_head_dim": 64}
     ),
+    "hy_v4": replace(
+        _LATENT,
+        layout="half",
+        pattern="indexed",
+        indexer="half",
+        indexer_last=True,
+        defaults={"qk_nope_head_dim": 192, "qk_rope_head_dim": 64},
+    ),
     "kimi_k2": replace(
         _DEEPSEEK_V3, code="the DeepSeek V3 code that Kimi K2 ships", class_name="DeepseekV3ForCausalLM"
+    ),
+    "kimi_linear": Architecture(
+        pattern="linear",
+        rotates="none",
+        experts=True,
+        numbers_in="linear_attn_config",
+        longest_key="model_max_length",
+        fixed={"mla_use_nope": True},
+        inert={
+            "head_dim": "no feature rotates",
+            "qk_nope_head_dim": "no feature rotates",
+            "qk_rope_head_dim": "no feature rotates",
+        },
     ),
     "longcat_flash": replace(
         _LATENT,

@@ -87,4 +87,13 @@ ROWS = {
     ),
     "qwen3_vl_moe_text": replace(_VL3, experts=True, gguf_name="qwen3vlmoe"),
     "qwen3_vl_text": replace(_VL3, defaults={"head_dim": 128}, gguf_name="qwen3vl", gguf=InGGUF()),
+    "qwen4_exp_text": replace(
+        _NEXT_VL,
+        experts=True,
+        defaults={"head_dim": 256},
+        indexer="half",
+        index_key="indexer_head_dim",
+        index_block_key="indexer_compress_ratio",
+        transformers=InTransformers(),
+    ),
 }

@@ -33,6 +33,16 @@ _GPTJ = Architecture(
 )
 
 _GLM_VL = Architecture(layout="pairs", sections="blocks", axes=(8, 12, 12), elsewhere=("mrope_section",))
+_GRANITE_SWA = Architecture(
+    only_transformers=True,
+    pattern="every",
+    every=4,
+    offset=0,
+    head_key=None,
+    bases_key="layer_rope_theta",
+    defaults={"sliding_window": 128},
+)
+_STATE_SPACE = Architecture(pattern="recurrent", rotates="none")
 _NESTED = Architecture(pattern="listed", experts=True, theta_key=None, fraction_key=None)
 """Full and sliding layers as layer_types lists them, each with a rotation of its own in rope_parameters."""
 
@@ -67,6 +77,28 @@ ROWS = {
         llama_cpp=InLlamaCpp(windows="built in", fourth_still="layer_types", flags="all"),
         sglang=InSGLang(one_wider=True),
     ),
+    "cohere2_moe": Architecture(
+        layout="pairs",
+        pattern="every",
+        every=4,
+        every_key="sliding_window_pattern",
+        prefix_key="prefix_dense_sliding_window_pattern",
+        rotates="sliding",
+        rotates_without_windows=False,
+        experts=True,
+        defaults={"sliding_window": 4096, "head_dim": 128},
+    ),
+    "dbrx": Architecture(
+        only_transformers=True,
+        layer_key="n_layers",
+        heads_key="n_heads",
+        width_key="d_model",
+        head_key=None,
+        longest_key="max_seq_len",
+        theta_in="attn_config",
+        experts=True,
+        transformers=InTransformers(theta_in_unread_in_5=10_000.0),
+    ),
     "ernie4_5": Architecture(layout="pairs", defaults={"head_dim": 128}, gguf=InGGUF()),
     "ernie4_5_moe": Architecture(layout="pairs", experts=True, gguf_name="ernie4_5-moe"),
     "eurobert": Architecture(stack="encoder"),
@@ -85,6 +117,7 @@ ROWS = {
         gguf=InGGUF(),
     ),
     "falcon_h1": Architecture(refusal="falcon_h1 has a state-space branch beside its attention"),
+    "falcon_mamba": _STATE_SPACE,
     "flex_olmo": Architecture(head_key=None, experts=True),
     "glm": replace(_GLM, gguf_name="chatglm"),
     "glm4": replace(_GLM, gguf=InGGUF()),
@@ -124,11 +157,27 @@ ROWS = {
         llama_cpp=InLlamaCpp(windows="built in", flags="file"),
     ),
     "gptj": _GPTJ,
+    "granite_swa": _GRANITE_SWA,
+    "granitemoe_swa": replace(_GRANITE_SWA, experts=True),
     "granitemoehybrid": Architecture(pattern="linear", experts=True, rotates_if=("position_embedding_type", "rope")),
     "gte": Architecture(stack="encoder"),
+    "hrm_text": Architecture(
+        defaults={"head_dim": 128},
+        inert={"prefix_lm": "that a prompt sees itself both ways is a mask, and not in this plan"},
+        refusal="hrm_text applies its layers over and over, and lets a prompt see itself both ways (prefix_lm)",
+    ),
     "hunyuan_v1_dense": Architecture(alpha_is_ntk=True),
     "hunyuan_v1_moe": Architecture(alpha_is_ntk=True, experts=True),
     "hy_v3": Architecture(experts=True, defaults={"head_dim": 128}),
+    "jamba": Architecture(
+        pattern="linear",
+        rotates="none",
+        experts=True,
+        every=8,
+        every_key="attn_layer_period",
+        offset=4,
+        offset_key="attn_layer_offset",
+    ),
     "jina_embeddings_v3": Architecture(stack="encoder"),
     "laguna": replace(
         _NESTED,
@@ -148,6 +197,8 @@ ROWS = {
         transformers=InTransformers(reads_gguf_in_5=True),
     ),
     "lfm2_moe": Architecture(pattern="linear", head_key=None, experts=True),
+    "mamba": _STATE_SPACE,
+    "mamba2": _STATE_SPACE,
     "mellum": replace(
         _NESTED,
         defaults={
@@ -159,6 +210,27 @@ ROWS = {
             },
         },
     ),
+    "mimo_v2_flash": Architecture(
+        only_transformers=True,
+        pattern="every",
+        every=6,
+        first_full=True,
+        past_window_key="sliding_window_size",
+        marks_key="hybrid_layer_pattern",
+        marks={0: "full_attention", 1: "sliding_attention"},
+        local_theta_key="swa_rope_theta",
+        experts=True,
+        defaults={
+            "head_dim": 192,
+            "sliding_window": 129,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 5e6, "partial_rotary_factor": 0.334},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0, "partial_rotary_factor": 0.334},
+            },
+        },
+        inert={"attention_chunk_size": "no layer of it is chunked"},
+        harmless=("add_full_attention_sink_bias", "add_swa_attention_sink_bias"),
+    ),
     "minimax": Architecture(
         pattern="linear", experts=True, rotary_key="rotary_dim", transformers=InTransformers(head_dim_null=(4, 5))
     ),
@@ -169,6 +241,17 @@ ROWS = {
         gguf_name="minimax-m2",
         gguf=InGGUF(),
         llama_cpp=InLlamaCpp(flags="all"),
+    ),
+    "minimax_m3_vl_text": Architecture(
+        only_transformers=True,
+        pattern="sparse",
+        experts=True,
+        rotary_key="rotary_dim",
+        marks_key="sparse_attention_config.sparse_attention_freq",
+        marks={0: "full_attention", 1: "indexed_attention"},
+        indexer="half",
+        defaults={"head_dim": 128, "rotary_dim": 64, "index_head_dim": 128},
+        transformers=InTransformers(rotary_key_unread_in_5=True),
     ),
     "modernbert": Architecture(
         stack="encoder",
@@ -186,11 +269,29 @@ ROWS = {
         vllm=InVLLM(windows="stated", windows_unread_in_transformers=True),
         llama_cpp=InLlamaCpp(windows="first", flags="file"),
     ),
+    "muse_glimmer_text": Architecture(
+        only_transformers=True,
+        pattern="every",
+        every=4,
+        offset=-1,
+        rotates="sliding",
+        needs_window=True,
+        bases_key="layer_rope_theta",
+        bases_mark=True,
+        defaults={"head_dim": 128, "sliding_window": 2048},
+    ),
     "nemotron": Architecture(
         defaults={"partial_rotary_factor": 0.5},
         gguf=InGGUF(),
         transformers=InTransformers(no_scaling_in_4=True),
         mlx=InMLX(takes=("linear",), needs_type=True),
+    ),
+    "nemotron_h": Architecture(
+        pattern="linear",
+        rotates="none",
+        types_key="layers_block_type",
+        marks_key="hybrid_override_pattern",
+        marks={"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"},
     ),
     "nomic_bert": Architecture(stack="encoder"),
     "olmo": Architecture(head_key=None, gguf=InGGUF(layout="pairs"), transformers=InTransformers(two_keys_in_4=True)),
@@ -211,6 +312,9 @@ ROWS = {
         llama_cpp=InLlamaCpp(windows="written", flags="base"),
     ),
     "olmoe": Architecture(head_key=None, experts=True, gguf=InGGUF()),
+    "paddleocr_vl_text": Architecture(
+        sections="blocks", axes=(16, 24, 24), elsewhere=("mrope_section",), defaults={"head_dim": 128}
+    ),
     "persimmon": Architecture(
         head_key=None, defaults={"partial_rotary_factor": 0.5}, sglang=InSGLang(part_at_top=True)
     ),
@@ -250,5 +354,13 @@ ROWS = {
         pattern="window",
         gguf=InGGUF(),
         llama_cpp=InLlamaCpp(windows="none", graph="its starcoder2 graph", flags="all"),
+    ),
+    "step3p5": replace(
+        _NESTED,
+        only_transformers=True,
+        theta_key="rope_theta",
+        fractions_key="partial_rotary_factors",
+        defaults={"rope_theta": 10_000.0, "head_dim": 128},
+        fixed={"yarn_only_types": ["full_attention"], "use_rope_layers": []},
     ),
 }

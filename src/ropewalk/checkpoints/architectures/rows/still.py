@@ -44,6 +44,7 @@ ROWS = {
     "camembert": _ROBERTA,
     "distilbert": replace(_LEARNED, layer_key="n_layers", heads_key="n_heads", width_key="dim"),
     "electra": _LEARNED,
+    "gpt-sw3": _GPT2,
     "gpt2": replace(_GPT2, family="gpt2", gguf=InGGUF()),
     "gpt_bigcode": _GPT2,
     "marian": Architecture(
