@@ -49,6 +49,7 @@ NARROWER = {
 ROOMS = {
     "checkpoints": (
         *("errors", "files", "architectures", "resolve", "engines", "families", "load", "tokens", "export", "inspect"),
+        "census",
     )
 }
 """Within a layer: each part imports those before it."""
@@ -74,6 +75,7 @@ WITHOUT_TORCH = (
     "checkpoints/architectures/*.py",
     "checkpoints/engines/**/*.py",
     "checkpoints/inspect/*.py",
+    "checkpoints/census/*.py",
     "checkpoints/files/hub.py",
     "extend/candidates/*.py",
 )

@@ -49,6 +49,7 @@ def test_example_runs(
 ) -> None:
     monkeypatch.setattr(quickstart_study, "STEPS", {"text": 2, "copy": 2})
     Path("other.yaml").write_text("model: {width: 128, encoding: alibi}", encoding="utf-8")
+    Path("names.txt").write_text("config.json\n", encoding="utf-8")
     Path("story.txt").write_text("Call me Ishmael.", encoding="utf-8")
     Path("texts").mkdir()
     for number in range(6):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.amounts import amount
+from ropewalk.cli.data import On
 from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, write, write_table
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ EPILOG = examples(
     "ropewalk inspect config.json --engines vllm,llama.cpp --json",
     "ropewalk inspect . --against config.json",
     "ropewalk inspect config.json --html positions.html",
+    "ropewalk inspect --many names.txt --out census",
 )
+RATE = 5.0
+"""Requests a second: what a hub gives to those who have not signed in is about twice that."""
 
 
 def _tokens(value: str) -> int:
@@ -34,7 +38,9 @@ def _tokens(value: str) -> int:
 
 @guarded
 def inspect(
-    path: Annotated[str, typer.Argument(help="A model directory, a config.json, a .gguf file, or an org/name.")],
+    path: Annotated[
+        str | None, typer.Argument(help="A model directory, a config.json, a .gguf file, or an org/name.")
+    ] = None,
     to: Annotated[
         int | None,
         typer.Option(
@@ -61,6 +67,31 @@ def inspect(
         typer.Option("--html", metavar="OUT", help="Also write a page with pictures to this file, which stands alone."),
     ] = None,
     allow_kind: AllowKind = None,
+    many: Annotated[
+        str | None,
+        typer.Option(
+            "--many",
+            metavar="LIST",
+            help="Take a census instead: read the configs of all checkpoints of a list, a text file with an org/name, "
+            "a URL or a path on each line, or hub:QUERY, such as hub:llama or hub:author=Qwen&limit=100.",
+        ),
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Keep the census here; the same command continues or repeats it."),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=10_000, help=f"Ask the hub for at most this many configs a second, {RATE:g} unless given."
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=4096, help="Read configs in this many processes, 1 unless given.")
+    ] = None,
+    on: Annotated[
+        On | None, typer.Option(help="Run the workers on this machine (local, the default) or on a Ray cluster (ray).")
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -69,8 +100,20 @@ def inspect(
     Reads the config alone, never weights; for an org/name only config.json is fetched, and a local path takes
     precedence.
     The exit code is 1 where engines disagree or a key about positions is not understood (with --against: where the two
-    differ), 3 where the file is not valid.
+    differ), 3 where the file is not valid. A census fetches no faster than --rate, and only what has changed since it
+    was last taken; its exit code is 1 where the hub did not answer for some of the list.
     """
+    if many is not None:
+        alone = {"PATH": path, "--to": to, "--against": against, "--layers": layers, "--html": html,
+                 "--allow-kind": allow_kind}  # fmt: skip
+        _refuse([name for name, value in alone.items() if value], "--many reads many checkpoints, and %s is for one")
+        if out is None:
+            raise typer.BadParameter("--many needs a folder to keep the census in; add --out DIR")
+    else:
+        census = {"--out": out, "--rate": rate, "--workers": workers, "--on": on}
+        _refuse([name for name, value in census.items() if value is not None], "%s is for a census, which --many takes")
+        if path is None:
+            raise typer.BadParameter("name a checkpoint, or take a census of many with --many", param_hint="'PATH'")
     from ropewalk.checkpoints.inspect.report import counted_engines
     from ropewalk.checkpoints.inspect.report import inspect as inspected
 
@@ -78,6 +121,18 @@ def inspect(
         counted = counted_engines(None if engines is None else [name.strip() for name in engines.split(",")])
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engines'") from None
+    if many is not None and out is not None:
+        from ropewalk.cli.census import take
+
+        told, silent = take(
+            many, Path(out), engines=counted, rate=rate or RATE, workers=workers or 1,
+            on="ray" if on is On.ray else "local", json=json, quiet=quiet,
+        )  # fmt: skip
+        shown(told)
+        if silent:
+            raise typer.Exit(WRONG)
+        return
+    assert path is not None
     if html is not None and against is not None:
         raise typer.BadParameter("--html shows one checkpoint and --against compares two; leave one of them out")
     report = inspected(path, to=to, against=against, engines=counted, kinds=allow_kind or ())
@@ -96,6 +151,11 @@ def inspect(
         _show(report, layers)
     if wrong:
         raise typer.Exit(WRONG)
+
+
+def _refuse(given: list[str], why: str) -> None:
+    if given:
+        raise typer.BadParameter(f"{why % ' and '.join(given)}; leave it out")
 
 
 def _show(report: Report, layers: bool) -> None:

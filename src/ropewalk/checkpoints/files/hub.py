@@ -51,8 +51,8 @@ def _near(path: Path) -> str | None:
 def _fetched(name: str) -> Path:
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
-    offline = _offline()
-    reason = f"{offline} is set" if offline else None if _reachable() else "the hub cannot be reached"
+    variable = offline()
+    reason = f"{variable} is set" if variable else None if _reachable() else "the hub cannot be reached"
     try:
         if reason is None:
             return Path(hf_hub_download(name, "config.json", etag_timeout=10))
@@ -69,7 +69,12 @@ def _fetched(name: str) -> Path:
     )
 
 
-def _offline() -> str | None:
+def endpoint() -> str:
+    """The address of the hub, without a slash at its end."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def offline() -> str | None:
     """The environment variable that keeps the hub's library off the network."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE"):
@@ -81,7 +86,7 @@ def _reachable() -> bool:
     """Whether the hub answers at all; its library would try again for half a minute, though a cached config is here."""
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True
-    at = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    at = urlsplit(endpoint())
     try:
         with socket.create_connection((at.hostname or "", at.port or (80 if at.scheme == "http" else 443)), timeout=5):
             return True
