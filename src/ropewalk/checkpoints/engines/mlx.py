@@ -78,7 +78,8 @@ class Rule:
         text = self.facts.text
         for key in (*BASES, *PARTS, "rope_local_base_freq", "head_dim", "rope_parameters"):
             if self.keys.get(key) == "needed" and text.get(key) is None:
-                where = "" if key == "rope_parameters" else ", and does not look for it in rope_parameters"
+                moved = key not in ("rope_parameters", "head_dim")  # by transformers 5, into rope_parameters
+                where = ", and does not look for it in rope_parameters" if moved else ""
                 return f"its {self.file}.py needs {key} at the top of the config{where}"
         for subject in self.facts.subjects():
             scaling = subject.layer.scaling
