@@ -274,3 +274,22 @@ def test_the_command_writes_a_table_a_page_and_an_answer(tmp_path: Path, hub: Hu
         assert rows[name_of(number)]["scalings"] == ([] if kind == "none" else [kind])
         assert rows[name_of(number)]["model_type"] == json.loads(generated(number))["model_type"]
     assert (out / "census.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_state_that_is_known_adds_no_line_and_a_cut_line_is_taken_away(tmp_path: Path) -> None:
+    """A kill between the record and the pass asks again, and finds what is there."""
+    config = Found("org/a", "content", "ab" * 32, '"1"', {"kind": "rope"})
+    gone = Found("org/b", "missing", "missing", None, {"kind": None})
+    with Record(tmp_path, "rules") as record:
+        record.add([config, gone])
+    (tmp_path / "pass.jsonl").unlink()
+    with (tmp_path / "record.jsonl").open("ab") as file:
+        file.write(b'{"name": "org/c", "key')
+    with Record(tmp_path, "rules") as record:
+        record.add([config, gone])
+        assert [row["name"] for row in record.rows(["org/a", "org/b", "org/c"])] == ["org/a", "org/b"]
+        assert record.broken == 0
+    assert len((tmp_path / "record.jsonl").read_bytes().splitlines()) == 2
+    with Record(tmp_path, "other rules") as record:
+        record.add([config])
+    assert len((tmp_path / "record.jsonl").read_bytes().splitlines()) == 3
