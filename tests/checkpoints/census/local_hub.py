@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -66,7 +67,7 @@ class Hub:
 
     def __enter__(self) -> Self:
         handler = type("Handler", (_Handler,), {"hub": self})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server = _Server(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.address = f"http://127.0.0.1:{self.server.server_port}"
@@ -87,6 +88,12 @@ class Hub:
         if not number.isdecimal() or name_of(int(number)) != name or int(number) >= self.count:
             return None
         return generated(int(number) + self.change)
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):  # whoever was killed hangs up
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
