@@ -50,6 +50,8 @@ class Wanted:
         """Why a reading is not what is wanted; None where it is."""
         if reading.refusal is not None:
             return reading.refusal
+        if Facts(self.resolved).row.only_transformers:
+            return "its positions are spelled in keys of its own, which a pasted scaling does not reach"
         for one in reading.layers:
             alike = [self.resolved.plans[one.side].layers[number] for number in one.numbers]
             for wanted in dict.fromkeys(self.numbers(layer) for layer in alike):
