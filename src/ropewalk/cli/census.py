@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ropewalk.checkpoints.census.record import RECORD
 from ropewalk.cli.output import note
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.census.run import Census
 
-PAGE, TABLE, RECORD = "census.html", "census.parquet", "record.jsonl"
+PAGE, TABLE = "census.html", "census.parquet"
 MOST = 6
 """Values of one line."""
 

@@ -114,7 +114,8 @@ def evaluate(
         computes, encode = opened(path, engine=name, dtype=dtype, kinds=allow_kind or ())
         reports.append(measured(computes, encode))
     report = reports[0]
-    said = {"model": path, "digest": digest, **report.to_dict(), "engines": battery.by_engine(reports)}
+    engines = battery.by_engine(reports)
+    said = {"model": path, "digest": digest, **report.to_dict(), "engines": engines}
     if html is not None:
         from ropewalk.report.eval_page import page
 
@@ -126,7 +127,7 @@ def evaluate(
     else:
         _show(report)
         if len(reports) > 1:
-            _show_engines(battery.by_engine(reports))
+            _show_engines(engines)
 
 
 def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | None:

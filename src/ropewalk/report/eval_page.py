@@ -162,7 +162,7 @@ def _parts(tail: Mapping[str, Any], lengths: Sequence[int], *, scaled: bool) -> 
         if tail[name] is not None and (scaled or name != "short_cost")
     ]
     cells = [
-        [name, signed(one.mean), f"{signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)}", f"{one.deviation:.4f}"]
+        [name, signed(one.mean), ends(one), f"{one.deviation:.4f}"]
         for name, one in ((name, interval(each)) for name, each in rows)
     ]
     heads = [words("measure"), *(Heading(said=words(key), number=True) for key in ("mean", "interval", "deviation"))]
@@ -172,9 +172,7 @@ def _parts(tail: Mapping[str, Any], lengths: Sequence[int], *, scaled: bool) -> 
 def _engines(each: Sequence[Mapping[str, Any]], *, scaled: bool) -> Html:
     title, keys = words("engines_title"), ["apart", "gain", *(["short_cost"] if scaled else [])]
     heads = [words("engine"), *(Heading(said=words(f"engines_{key}"), number=True) for key in ["loss", *keys])]
-    rows = [
-        [one["engine"], f"{one['loss']:.4f}", *(_with_interval(interval(one[key])) for key in keys)] for one in each
-    ]
+    rows = [[one["engine"], f"{one['loss']:.4f}", *(_with_ends(interval(one[key])) for key in keys)] for one in each]
     missing = [
         element("p", words("not_measured", what=f"{one['engine']}: {what}"), class_="soft")
         for one in each[1:]
@@ -184,8 +182,8 @@ def _engines(each: Sequence[Mapping[str, Any]], *, scaled: bool) -> Html:
     return html([element("h2", title), about, table(heads, rows, label=title, sorts=False, stacks=True), missing])
 
 
-def _with_interval(one: Interval) -> str:
-    return f"{signed(one.mean)} ({signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)})"
+def _with_ends(one: Interval) -> str:
+    return f"{signed(one.mean)} ({ends(one)})"
 
 
 def _perplexity(each: Sequence[Mapping[str, Any]]) -> Html:
@@ -228,6 +226,10 @@ def at(by_length: Mapping[Any, Any], length: int) -> Any:
 
 def interval(given: Mapping[str, Any]) -> Interval:
     return Interval(**{name: value for name, value in given.items() if name != "verdict"})
+
+
+def ends(one: Interval) -> str:
+    return f"{signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)}"
 
 
 def signed(value: float) -> str:

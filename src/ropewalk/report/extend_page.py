@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.extend.candidates.base import STILL
 from ropewalk.plot.chart import Axis, Chart, Heat, Level, Line, Panel
-from ropewalk.report.eval_page import at, interval, signed, up
+from ropewalk.report.eval_page import at, ends, interval, signed, up
 from ropewalk.report.markup import LANGUAGES, Content, Html, element, html
 from ropewalk.report.page import page as whole_page
 from ropewalk.report.parts import Heading, figure, fold, table, verdict
@@ -292,7 +292,7 @@ class _Shown:
         far = tail["far_tokens"]
         return [
             signed(gain.mean),
-            f"{signed(gain.low)}\u00a0\u2026\u00a0{signed(gain.high)}",
+            ends(gain),
             "" if far is None else signed(interval(far).mean),
             f"{one['needles'][-1]['found']:.0%}" if one["needles"] else "",
             signed(interval(tail["short_cost"]).mean) if one["candidate"]["scaling"] is not None else "",

@@ -26,6 +26,11 @@ from ropewalk.scaling.exact import check_base, check_width, exact, ladder
 Divisors = Annotated[tuple[Positive, ...], Field(min_length=1)]
 
 
+def longrope_gain(ratio: float, trained: int) -> float:
+    """On cos and sin, of a length `ratio` times the trained one."""
+    return 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(trained))
+
+
 class LongRoPE(Scaling):
     """Divides each frequency by a number of its own, of the list `short` up to `trained` tokens, of `long` past that.
 
@@ -90,8 +95,7 @@ class LongRoPE(Scaling):
     def rotary_gain(self) -> float:
         if self.attention_factor is not None:
             return self.attention_factor
-        ratio = self.ratio or 1.0
-        return 1.0 if ratio <= 1 else math.sqrt(1 + math.log(ratio) / math.log(self.trained))
+        return longrope_gain(self.ratio or 1.0, self.trained)
 
     def for_length(self, limit: int) -> Self:
         return type(self).model_validate({**dict(self), "length": limit})

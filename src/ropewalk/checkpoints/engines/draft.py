@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-from ropewalk.checkpoints.engines.base import Disagreement, LayerReading, Reading
-from ropewalk.checkpoints.engines.besides import FREQUENCIES, Besides
+from ropewalk.checkpoints.engines.base import Disagreement, LayerReading, Reading, close
+from ropewalk.checkpoints.engines.besides import FREQUENCIES, GAINS, SECTIONS, Besides
 from ropewalk.checkpoints.engines.facts import Subject
 
 
@@ -29,6 +30,25 @@ class Draft:
         self.note(f"rotates all {width} features of a head instead of {subject.layer.rotary_width}", why, issue)
         self.layers.append(found := subject.numbers_of(subject.layer.scaling, width=width))
         return found
+
+    def other_gain(self, used: float, stated: float, why: str, issue: str = "", *, ignored: Sequence[str] = ()) -> None:
+        """Says so where the engine's gain on cos and sin is not the stated one, and which keys it then left unread."""
+        if close(used, stated):
+            return
+        self.ignore(*ignored)
+        self.note(f"multiplies cos and sin by {used:.4f} instead of {stated:.4f}", why, issue, about=GAINS)
+
+    def arranged(self, subject: Subject, besides: Besides) -> Besides:
+        """M-RoPE's sections arranged as `mrope_interleaved` says, whose default is blocks."""
+        word = "interleaved" if subject.block.get("mrope_interleaved") is True else "blocks"
+        found = tuple(one and f"{one.rpartition(' ')[0]} {word}" for one in besides.sections)
+        if found != besides.sections:
+            self.note(
+                f"arranges M-RoPE's sections as {word}; texts without images are not touched",
+                "it reads mrope_interleaved, which the model's code in transformers does not read",
+                about=SECTIONS,
+            )
+        return replace(besides, sections=found)
 
     def ignore(self, *keys: str) -> None:
         self.ignored.update(dict.fromkeys(keys))

@@ -7,14 +7,13 @@ with. There is no dynamic NTK. Which architectures it loads, and its windows, we
 
 from __future__ import annotations
 
-import math
-
 from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import NTK, Dynamic, LongRoPE, YaRN
+from ropewalk.scaling.longrope import longrope_gain
 
 ENGINE, VERSION = "exllamav3", "of August 2026, read and not run"
 
@@ -54,12 +53,7 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
     one, other = scaling.mscale, scaling.mscale_all_dim
     rotary = gain(factor, one) / gain(factor, other) if one and other else gain(factor, 1.0)
     rotary = rotary if scaling.attention_factor is None else scaling.attention_factor
-    if not close(rotary, scaling.rotary_gain):
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "its gain is that of its own factor",
-            about=GAINS,
-        )
+    draft.other_gain(rotary, scaling.rotary_gain, "its gain is that of its own factor")
     bare = {"attention_factor": None, "mscale": None, "mscale_all_dim": None}
     used = yarn_of(scaling, dialect="hf", factor=max(factor, 1.0), **bare)
     return subject.numbers_of(used, rotary_gain=rotary, logit_gain=scaling.logit_gain)
@@ -68,15 +62,10 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
 def longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -> LayerReading:
     """The list of the length it is started with, whose default is the stated one; the gain is that of the latter."""
     factor = (facts.longest or scaling.trained) / scaling.trained
-    rotary = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(scaling.trained))
+    rotary = longrope_gain(factor, scaling.trained)
     found = subject.numbers_of(scaling, rotary_gain=rotary)
-    if not close(rotary, scaling.rotary_gain):
-        draft.ignore("attention_factor", "factor")
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "the gain is that of max_position_embeddings / original_max_position_embeddings",
-            about=GAINS,
-        )
+    why = "the gain is that of max_position_embeddings / original_max_position_embeddings"
+    draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor", "factor"])
     if not scaling.switches or factor <= 1:
         return found
     draft.note(

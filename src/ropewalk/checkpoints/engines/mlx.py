@@ -9,7 +9,6 @@ dynamic NTK's base is that of each call's length. Windows are those of the file:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
+from ropewalk.scaling.longrope import longrope_gain
 
 ENGINE, VERSION = "MLX-LM", "0.32.2"
 
@@ -182,13 +182,8 @@ class Rule:
         if not scaling.truncate:
             self.draft.ignore("truncate")
             self.draft.note("rounds the ends of YaRN's ramp, though truncate is false", "its YarnRoPE does not take it")
-        if not close(rotary, scaling.rotary_gain):
-            self.draft.ignore("attention_factor")
-            self.draft.note(
-                f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-                "its YarnRoPE takes the ratio of both mscale keys, with defaults 1 and 0, and no attention_factor",
-                about=GAINS,
-            )
+        why = "its YarnRoPE takes the ratio of both mscale keys, with defaults 1 and 0, and no attention_factor"
+        self.draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor"])
         if not close(on_scores, scaling.logit_gain):
             self.draft.note(
                 "leaves out YaRN's gain on the scores" if on_scores == 1 else f"multiplies scores by {on_scores:.4f}",
@@ -208,20 +203,15 @@ class Rule:
 
     def longrope(self, subject: Subject, scaling: LongRoPE, base: float, width: int | None) -> LayerReading:
         trained = self.trained()
-        factor = (self.facts.longest or scaling.trained) / trained
-        rotary = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
-        rotary = self.block().get("long_mscale") or rotary
+        ratio = (self.facts.longest or scaling.trained) / trained
+        rotary = self.block().get("long_mscale") or longrope_gain(ratio, trained)
         if scaling.switches:
             self.draft.note(
                 "uses LongRoPE's long list for every text, short ones too",
                 "its SuScaledRoPE does not read the short one",
             )
-        if not close(rotary, scaling.rotary_gain):
-            self.draft.note(
-                f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-                "its gain is that of max_position_embeddings / original_max_position_embeddings, or long_mscale",
-                about=GAINS,
-            )
+        why = "its gain is that of max_position_embeddings / original_max_position_embeddings, or long_mscale"
+        self.draft.other_gain(rotary, scaling.rotary_gain, why)
         long = subject.numbers_of(scaling, base=base, width=width).stretched
         return subject.numbers_of(scaling, base=base, width=width, frequencies=long, rotary_gain=rotary)
 

@@ -9,17 +9,17 @@ class of its own runs transformers' modelling code.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
-from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, STILL, TEMPERATURE, WINDOWS, Besides
+from ropewalk.checkpoints.engines.besides import GAINS, STILL, TEMPERATURE, WINDOWS, Besides
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, Llama3, LongRoPE, Proportional, YaRN
+from ropewalk.scaling.longrope import longrope_gain
 
 ENGINE, VERSION = "SGLang", "0.5.23"
 
@@ -139,23 +139,9 @@ def _besides(facts: Facts, own: str, draft: Draft) -> Besides:
     elif any(stated.windows) and row.pattern_alone and not isinstance(facts.text.get("sliding_window_pattern"), str):
         unread |= {WINDOWS: True, STILL: True}
     if any(stated.sections):
-        stated = _sections(facts, stated, draft)
+        stated = draft.arranged(next(iter(facts.subjects())), stated)
     draft.unknown = tuple(aspect for aspect, unknown in unread.items() if unknown)
     return stated
-
-
-def _sections(facts: Facts, besides: Besides, draft: Draft) -> Besides:
-    """Arranged as `mrope_interleaved` says, whose default is blocks."""
-    subject = next(iter(facts.subjects()))
-    word = "interleaved" if subject.block.get("mrope_interleaved") is True else "blocks"
-    found = tuple(one and f"{one.rpartition(' ')[0]} {word}" for one in besides.sections)
-    if found != besides.sections:
-        draft.note(
-            f"arranges M-RoPE's sections as {word}; texts without images are not touched",
-            "it reads mrope_interleaved, which the model's code in transformers does not read",
-            about=SECTIONS,
-        )
-    return replace(besides, sections=found)
 
 
 def _yarn(subject: Subject, scaling: YaRN, base: float, draft: Draft) -> LayerReading:
@@ -173,13 +159,8 @@ def _yarn(subject: Subject, scaling: YaRN, base: float, draft: Draft) -> LayerRe
     if truncate != scaling.truncate:
         draft.ignore("truncate")
         draft.note("rounds the ends of YaRN's ramp, though truncate is false", "its DeepSeek layer does not take it")
-    if not close(rotary, scaling.rotary_gain):
-        draft.ignore("attention_factor")
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "its YaRN reads the mscale keys, and no attention_factor",
-            about=GAINS,
-        )
+    why = "its YaRN reads the mscale keys, and no attention_factor"
+    draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor"])
     if not close(on_scores, scaling.logit_gain):
         draft.note(
             f"multiplies scores by {on_scores:.4f} instead of {scaling.logit_gain:.4f}",
@@ -192,9 +173,8 @@ def _yarn(subject: Subject, scaling: YaRN, base: float, draft: Draft) -> LayerRe
 
 
 def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, base: float, draft: Draft) -> LayerReading:
-    factor = (facts.longest or scaling.trained) / scaling.trained
-    rotary = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(scaling.trained))
-    rotary = subject.block.get("short_mscale") or rotary
+    ratio = (facts.longest or scaling.trained) / scaling.trained
+    rotary = subject.block.get("short_mscale") or longrope_gain(ratio, scaling.trained)
     if scaling.switches:
         draft.note(
             f"chooses LongRoPE's list for a whole batch: the long one where any text of it is past {scaling.trained:,}",
@@ -204,13 +184,8 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, base: float, dr
             f"turns position {scaling.trained:,} as position 0, where no other of its batch is past it",
             "the long list's rows begin there in its table, and are taken for positions greater than that alone",
         )
-    if not close(rotary, scaling.rotary_gain):
-        draft.ignore("attention_factor", "factor")
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "the gain is that of max_position_embeddings / original_max_position_embeddings, or short_mscale",
-            about=GAINS,
-        )
+    why = "the gain is that of max_position_embeddings / original_max_position_embeddings, or short_mscale"
+    draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor", "factor"])
     return subject.numbers_of(scaling, base=base, rotary_gain=rotary)
 
 

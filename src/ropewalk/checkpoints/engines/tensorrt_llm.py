@@ -7,7 +7,7 @@ is 1,024 where none is stated. dynamic needs an alpha. Which architectures it lo
 
 from __future__ import annotations
 
-from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
+from ropewalk.checkpoints.engines.base import LayerReading, Reading, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.exllamav3 import longrope
@@ -63,13 +63,8 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerR
     if not scaling.truncate:
         draft.ignore("truncate")
         draft.note("rounds the ends of YaRN's ramp, though truncate is false", "its YaRN does not take it")
-    if not close(rotary, scaling.rotary_gain):
-        draft.ignore("attention_factor")
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "its YaRN takes the ratio of both mscale keys, with defaults 1 and 0, and no attention_factor",
-            about=GAINS,
-        )
+    why = "its YaRN takes the ratio of both mscale keys, with defaults 1 and 0, and no attention_factor"
+    draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor"])
     bare = {"attention_factor": None, "mscale": None, "mscale_all_dim": None}
     used = yarn_of(scaling, dialect="hf", truncate=True, trained=trained, **bare)
     return subject.numbers_of(used, rotary_gain=rotary, logit_gain=scaling.logit_gain)

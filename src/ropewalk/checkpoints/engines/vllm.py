@@ -154,32 +154,20 @@ def _temperature(facts: Facts, besides: Besides, draft: Draft) -> Besides:
 
 
 def _sections(facts: Facts, besides: Besides, draft: Draft) -> Besides:
-    """Arranged as `mrope_interleaved` says, whose default is blocks; by plain RoPE's and YaRN's layers alone."""
+    """As `mrope_interleaved` says, by plain RoPE's and YaRN's layers alone."""
     subject = next(iter(facts.subjects()))
     if subject.layer.scaling is not None and not isinstance(subject.layer.scaling, YaRN):
         draft.unknown = (*draft.unknown, SECTIONS)
         return besides
-    word = "interleaved" if subject.block.get("mrope_interleaved") is True else "blocks"
-    found = tuple(one and f"{one.rpartition(' ')[0]} {word}" for one in besides.sections)
-    if found != besides.sections:
-        draft.note(
-            f"arranges M-RoPE's sections as {word}; texts without images are not touched",
-            "it reads mrope_interleaved, which the model's code in transformers does not read",
-            about=SECTIONS,
-        )
-    return replace(besides, sections=found)
+    return draft.arranged(subject, besides)
 
 
 def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft) -> LayerReading:
     if facts.row.vllm.yarn_without_gain:
         used = yarn_of(scaling, dialect="hf", attention_factor=None, mscale=None, mscale_all_dim=None)
-        if not close(used.rotary_gain, scaling.rotary_gain):
-            draft.ignore("attention_factor", "mscale", "mscale_all_dim")
-            draft.note(
-                f"multiplies cos and sin by {used.rotary_gain:.4f} instead of {scaling.rotary_gain:.4f}",
-                "its gpt-oss passes factor, lengths, betas and truncate on, and no gain",
-                about=GAINS,
-            )
+        why = "its gpt-oss passes factor, lengths, betas and truncate on, and no gain"
+        keys = ("attention_factor", "mscale", "mscale_all_dim")
+        draft.other_gain(used.rotary_gain, scaling.rotary_gain, why, ignored=keys)
         return subject.numbers_of(used)
     if scaling.dialect == "deepseek":
         return _deepseek(subject, scaling, draft)
@@ -249,14 +237,8 @@ def _longrope(facts: Facts, subject: Subject, scaling: LongRoPE, draft: Draft) -
             "vllm#27414, vllm#27431",
             counts=served > scaling.trained,
         )
-    if not close(gains[0], scaling.rotary_gain):
-        draft.ignore("attention_factor", "factor")
-        draft.note(
-            f"multiplies cos and sin by {gains[0]:.4f} instead of {scaling.rotary_gain:.4f}",
-            "the gain is that of max_position_embeddings / original_max_position_embeddings, or short_mscale",
-            "vllm#27431",
-            about=GAINS,
-        )
+    why = "the gain is that of max_position_embeddings / original_max_position_embeddings, or short_mscale"
+    draft.other_gain(gains[0], scaling.rotary_gain, why, "vllm#27431", ignored=["attention_factor", "factor"])
     at = subject.numbers_of(used)
     always = at.stretched if served > scaling.trained else at.frequencies
     return subject.numbers_of(used, frequencies=always, stretched=at.stretched, rotary_gain=gains[0])

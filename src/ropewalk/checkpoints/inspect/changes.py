@@ -38,7 +38,9 @@ class Wanted:
 
     def __init__(self, resolved: Resolved, scaling: Scaling, to: int) -> None:
         self.resolved, self.scaling, self.to = resolved, scaling, to
-        self.by_type = not Facts(resolved).windows_scale
+        facts = Facts(resolved)
+        self.own_keys = facts.row.only_transformers
+        self.by_type = not facts.windows_scale
         """Whether layers with a window have parameters of their own, which stay."""
 
         self._numbers: dict[tuple[Any, ...], Numbers] = {}
@@ -50,7 +52,7 @@ class Wanted:
         """Why a reading is not what is wanted; None where it is."""
         if reading.refusal is not None:
             return reading.refusal
-        if Facts(self.resolved).row.only_transformers:
+        if self.own_keys:
             return "its positions are spelled in keys of its own, which a pasted scaling does not reach"
         for one in reading.layers:
             alike = [self.resolved.plans[one.side].layers[number] for number in one.numbers]

@@ -27,6 +27,7 @@ from ropewalk.extend.candidates import Rope
 from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.models import TransformerConfig
 from ropewalk.scaling import Scaling
+from ropewalk.train import metrics
 from ropewalk.train.checkpoint.saved_model import export_run
 from ropewalk.train.config import Recipe, SaveConfig, TrainConfig
 from ropewalk.train.optim import AdamW
@@ -120,12 +121,4 @@ def _seconds(run: Path) -> float | None:
 def _each(run: Path) -> list[float]:
     """Seconds of each step; one that was made twice, after a kill, counts as it was made last."""
     file = run / "metrics.jsonl"
-    found: dict[int, float] = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
-        try:
-            one = json.loads(line)
-        except ValueError:
-            continue  # cut by a kill
-        if "seconds" in one and "loss" in one:
-            found[one["step"]] = one["seconds"]
-    return [found[step] for step in sorted(found)]
+    return [one["seconds"] for one in metrics.read(file)["train"]] if file.is_file() else []

@@ -131,15 +131,9 @@ def _yarn(facts: Facts, subject: Subject, scaling: YaRN, draft: Draft, *, mla: b
             "miles#335 (Kimi K2's beta_fast, lost in training)",
         )
     rotary, on_scores = _gains(facts, scaling, mla)
-    if not close(rotary, scaling.rotary_gain):
-        key = "attention_factor" if scaling.attention_factor is not None else "mscale"
-        draft.ignore(key)
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            f"with YaRN on, the gain is computed from the factor, and {key} is not read",
-            "llama.cpp#17945",
-            about=GAINS,
-        )
+    key = "attention_factor" if scaling.attention_factor is not None else "mscale"
+    why = f"with YaRN on, the gain is computed from the factor, and {key} is not read"
+    draft.other_gain(rotary, scaling.rotary_gain, why, "llama.cpp#17945", ignored=[key])
     if not close(on_scores, scaling.logit_gain):
         draft.ignore("mscale_all_dim")
         draft.note(
@@ -173,13 +167,8 @@ def _longrope(
         short=scaling.short, long=scaling.long, trained=scaling.trained, factor=max(longest / scaling.trained, 1.0)
     )
     rotary = used.rotary_gain if with_gain else 1.0
-    if not close(rotary, scaling.rotary_gain):
-        draft.ignore("attention_factor", "factor")
-        draft.note(
-            f"multiplies cos and sin by {rotary:.4f} instead of {scaling.rotary_gain:.4f}",
-            "the converter takes max_position_embeddings / original_max_position_embeddings, or none (MiniCPM)",
-            about=GAINS,
-        )
+    why = "the converter takes max_position_embeddings / original_max_position_embeddings, or none (MiniCPM)"
+    draft.other_gain(rotary, scaling.rotary_gain, why, ignored=["attention_factor", "factor"])
     return _by_context(subject, used, draft, longest, scaling.trained, rotary)
 
 
@@ -206,14 +195,9 @@ def _gguf(facts: Facts, subject: Subject, draft: Draft) -> LayerReading:
         found = _yarn(facts, subject, yarn_of(scaling, attention_factor=None), draft, mla=facts.row.latent)
         factor = facts.resolved.config.get(f"{facts.arch}.rope.scaling.attn_factor")
         rotary = found.rotary_gain * (factor if isinstance(factor, float) else 1.0)
-        if not close(rotary, subject.layer.rotary_gain):
-            draft.ignore(f"{facts.arch}.rope.scaling.yarn_attn_factor")
-            draft.note(
-                f"multiplies cos and sin by {rotary:.4f} instead of {subject.layer.rotary_gain:.4f}",
-                "with YaRN on, the gain is computed from the factor, and yarn_attn_factor is overwritten",
-                "llama.cpp#17945",
-                about=GAINS,
-            )
+        why = "with YaRN on, the gain is computed from the factor, and yarn_attn_factor is overwritten"
+        key = f"{facts.arch}.rope.scaling.yarn_attn_factor"
+        draft.other_gain(rotary, subject.layer.rotary_gain, why, "llama.cpp#17945", ignored=[key])
         return replace(found, rotary_gain=rotary)
     if isinstance(scaling, LongRoPE) and scaling.switches:
         longest = facts.longest or scaling.trained
