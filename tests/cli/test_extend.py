@@ -99,6 +99,34 @@ def test_writes_proves_and_says_how_to_serve(ropewalk: Ropewalk, checkpoint: Pat
     assert run == ["ropewalk", "transformers", "transformers, cached"]
 
 
+def test_a_file_that_cannot_be_written_is_said(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    """llama.cpp does not load this checkpoint's tokenizer, which has no merges; the directory stays."""
+    command = ("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarn", "--no-proof", "--gguf")
+    answer = ropewalk(*command, "longer.gguf", "--json")
+    assert answer.code == 1
+    assert "longer.gguf: no GGUF file is written" in answer.stderr
+    told = json.loads(answer.stdout)
+    assert told["gguf"] is None
+    assert "merges" in told["engines"]["llama.cpp"]
+    assert Path("longer", "config.json").exists()
+    assert not Path("longer.gguf").exists()
+
+
+def test_nothing_is_measured_that_could_not_be_written(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    write_texts(6)
+    Path("there.gguf").touch()
+    choosing = ("extend", str(checkpoint), "--to", "256", "--text", "texts", "--tail", "32")
+    for given, says in (
+        (("texts",), "texts already exists"),
+        (("longer", "--gguf", "there.gguf"), "there.gguf already exists"),
+        (("longer", "--gguf", "other"), "must end in .gguf"),
+    ):
+        answer = ropewalk(*choosing, *given)
+        assert answer.code == 3
+        assert says in answer.stderr
+    assert not list(Path().glob("*.work"))
+
+
 def test_mistakes_are_answered(ropewalk: Ropewalk, checkpoint: Path) -> None:
     answer = ropewalk("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarm", "--no-proof")
     assert answer.code in (2, 3)

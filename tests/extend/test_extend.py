@@ -13,7 +13,7 @@ import transformers
 
 from ropewalk.extend import greedy
 from ropewalk.extend.prove import prove
-from ropewalk.extend.write import write
+from ropewalk.extend.write import free, with_gguf, write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
 from tests.checkpoints.small_models import make_gguf
 
@@ -92,6 +92,25 @@ def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Pat
     assert ran == ({"ropewalk", "transformers"} if form == "source" else {"ropewalk", "llama.cpp"}) | cached
     other = {one.engine: one for one in prove(models / form, out, YaRN(factor=4, trained=256), TO, TEXT)}
     assert {name for name, one in other.items() if one.failed} == ran - cached
+
+
+def test_a_directory_and_a_file_at_once(models: Path, tmp_path: Path) -> None:
+    """llama.cpp computes from the file, past the old length, what we compute from the source under the scaling."""
+    scaling = YaRN(factor=2, trained=256)
+    done = with_gguf(write(models / "source", tmp_path / "out", scaling, TO), tmp_path / "out.gguf")
+    assert done.gguf is not None
+    assert done.engines["llama.cpp"] is None
+    assert done.commands(TO)["llama.cpp"] == f"llama-server -m {done.gguf} -c {TO}"
+    found = {one.engine: one for one in prove(models / "source", done.path, scaling, TO, TEXT, gguf=done.gguf)}
+    assert list(found) == ["ropewalk", "transformers", "transformers, cached", "vLLM", "llama.cpp"]
+    assert found["llama.cpp"].not_run is None
+    assert found["llama.cpp"].against == "ropewalk on the source"
+    assert not any(one.failed for one in found.values())
+    plain = with_gguf(write(models / "source", tmp_path / "plain", Linear(factor=2), TO), tmp_path / "plain.gguf")
+    other = {one.engine: one for one in prove(models / "source", done.path, scaling, TO, TEXT, gguf=plain.gguf)}
+    assert other["llama.cpp"].failed
+    with pytest.raises(ValueError, match="leave out --gguf"):
+        free(done.gguf, tmp_path / "x.gguf", tmp_path / "y.gguf")
 
 
 def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:

@@ -118,6 +118,12 @@ def extend(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
     ] = None,
+    gguf: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the model as this GGUF file too, in float32, and prove it with llama.cpp."
+        ),
+    ] = None,
     proof: Annotated[
         bool, typer.Option("--proof/--no-proof", help="Compare the likelihoods of engines at the new length.")
     ] = True,
@@ -132,11 +138,15 @@ def extend(
     Without --scaling, every known scaling is measured on your documents in rounds that keep half, and the best are
     judged on documents that chose nothing. The verdict may be that cropping is as good, or to leave the model as it is;
     then nothing is written. With --scaling, that one is written. OUT has the form of MODEL: a directory with a changed
-    config.json, or a .gguf file with changed keys and the same weights, bit for bit. The exit code is 1 where an engine
-    computes something else, and where the budget ended before the verdict.
+    config.json, or a .gguf file with changed keys and the same weights, bit for bit; --gguf adds a file for llama.cpp
+    to a directory. The exit code is 1 where an engine computes something else, and where the budget ended before the
+    verdict.
     """
     if vllm is not None and not proof:
         raise typer.BadParameter("it is for the proof; leave out --no-proof", param_hint="'--vllm'")
+    from ropewalk.extend.write import free
+
+    ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json}
     longest = int(amount(to))
     known = int(amount(trained)) if trained else None
     chosen = None if scaling is None else _named(path, scaling, factor, known, longest)
@@ -146,14 +156,15 @@ def extend(
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else text[0].read_text(encoding="utf-8")
-        written, proofs = _write(path, out, chosen, longest, sample if proof else None, vllm, silent=quiet or json)
+        free(path, out, gguf)
+        written, proofs = _write(path, out, chosen, longest, sample if proof else None, **ways)
         if json:
             write_json(written_data(written, proofs, chosen, longest))
         elif quiet:
             write(str(written.path))
         else:
             show_written(written, proofs, chosen, longest, proof)
-        _check(written, proofs)
+        _check(written, proofs, gguf)
         return
     if factor is not None and chosen is None:
         raise typer.BadParameter("--factor belongs to a named scaling; add --scaling yarn", param_hint="'--factor'")
@@ -162,7 +173,11 @@ def extend(
             "choosing and judging need documents: add --text PATH, or name a scaling with --scaling and no --tune",
             param_hint="'--text'",
         )
-    place = out or _usual(path, longest)
+    place, own = out or _usual(path, longest), _own(path)
+    if not own:
+        free(path, place, gguf)
+    elif gguf is not None:
+        raise typer.BadParameter(f"{path} is a model of ropewalk's own, for which nothing is written; leave it out")
     result = _choose(
         path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
         judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
@@ -170,9 +185,9 @@ def extend(
     )  # fmt: skip
     written, proofs = None, []
     source, taken = _taken(path, result)
-    if taken is not None and not _own(path):
+    if taken is not None and not own:
         sample = _sample() if proof else None
-        written, proofs = _write(source, place, taken, longest, sample, vllm, silent=quiet or json)
+        written, proofs = _write(source, place, taken, longest, sample, **ways)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -197,7 +212,7 @@ def extend(
             else:
                 write(f"A model of ropewalk's own: set its scaling in its config to {taken.model_dump_json()}")
     if written is not None:
-        _check(written, proofs)
+        _check(written, proofs, gguf)
 
 
 def _tuning(said: str) -> Tuning:
@@ -270,21 +285,29 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
 
 
 def _write(
-    path: str, out: str, scaling: Scaling, to: int, sample: str | None, vllm: Path | None, *, silent: bool
+    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool, **more: Any
 ) -> tuple[Written, list[Proof]]:
-    """sample: the text of the proof; None: no proof. vllm: the python of an environment that has it."""
+    """sample: the text of the proof; None: no proof."""
+    from ropewalk.extend.write import with_gguf
     from ropewalk.extend.write import write as write_checkpoint
 
     written = write_checkpoint(path, out, scaling, to)
+    if gguf is not None:
+        written = with_gguf(written, gguf)
     if sample is None:
         return written, []
     from ropewalk.extend.prove import prove
 
     with status_line(silent) as show_line:
-        return written, prove(Path(path), written.path, scaling, to, sample, vllm=vllm, progress=show_line)
+        return written, prove(
+            Path(path), written.path, scaling, to, sample, gguf=written.gguf, progress=show_line, **more
+        )
 
 
-def _check(written: Written, proofs: list[Proof]) -> None:
+def _check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:
+    if gguf is not None and written.gguf is None:
+        say_error(f"{gguf}: {written.engines['llama.cpp']}; {written.path} is written")
+        raise typer.Exit(WRONG)
     for one in filter(lambda one: one.failed, proofs):
         say_error(f"{one.engine} does not compute what was meant; {written.path} is left for you to look at")
         raise typer.Exit(WRONG)

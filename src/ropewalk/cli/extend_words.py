@@ -101,6 +101,7 @@ def _row(one: Judged) -> tuple[str, ...]:
 def written_data(written: Written, found: list[Proof], scaling: Scaling, to: int) -> dict[str, Any]:
     return {
         "path": str(written.path),
+        "gguf": None if written.gguf is None else str(written.gguf),
         "scaling": scaling.model_dump(mode="json"),
         "engines": written.engines,
         "left_out": list(written.left_out),

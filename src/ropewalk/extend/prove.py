@@ -55,30 +55,31 @@ def prove(
     to: int,
     text: str,
     *,
+    gguf: Path | None = None,
     vllm: Path | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> list[Proof]:
-    """text: anything, read again and again until it has `to` tokens; the last are scored. vllm: the python of an
-    environment that has it."""
+    """text: anything, read again and again until it has `to` tokens; the last are scored. gguf: the same model as
+    a file, beside a directory. vllm: the python of an environment that has it."""
     ours, encode = opened(source, dtype="float32", hashed=False)
     tokens = _filled(encode(text), to)
     passage = Passage.plain(tokens, SCORED)
     progress("ropewalk, the source under the scaling")
     meant = ours.nats(passage, scaling)
     found: list[Proof] = []
-    for name, why in _engines(written, vllm):
+    for name, place, why in _engines(written, gguf, vllm):
         if why is not None:
             found.append(Proof(engine=name, not_run=why))
             continue
         progress(f"{name}, what was written")
         against, want = "ropewalk on the source", meant
         try:
-            if name == "llama.cpp" and not _float32(written):
+            if name == "llama.cpp" and not _float32(place):
                 against = "llama.cpp on the source, with the scaling's flags"
                 want = opened(source, engine=name, hashed=False)[0].nats(passage, scaling)
             dtype = None if name == "llama.cpp" else "float32"
             named = f"vllm:{vllm}" if name == "vLLM" else name
-            engine = opened(written, engine=named, dtype=dtype, hashed=False)[0]
+            engine = opened(place, engine=named, dtype=dtype, hashed=False)[0]
             got = engine.nats(passage)
         except Cannot as error:
             found.append(Proof(engine=name, not_run=str(error)))
@@ -104,15 +105,16 @@ def _greedy(engine: Any, prompt: Numbers, trained: int, scaling: Scaling) -> Pro
     )
 
 
-def _engines(written: Path, vllm: Path | None) -> Iterator[tuple[str, str | None]]:
-    yield "ropewalk", None
+def _engines(written: Path, gguf: Path | None, vllm: Path | None) -> Iterator[tuple[str, Path, str | None]]:
+    yield "ropewalk", written, None
     if written.is_dir():
-        yield "transformers", None if find_spec("transformers") else "transformers is not installed"
-        yield "vLLM", None if vllm else "write --vllm PYTHON, the python of an environment that has it"
-    else:
-        yield "llama.cpp", None if find_spec("xllamacpp") else "xllamacpp is not installed: pip install xllamacpp"
-        if vllm is not None:
-            yield "vLLM", "it reads directories, and this is a GGUF file"
+        yield "transformers", written, None if find_spec("transformers") else "transformers is not installed"
+        yield "vLLM", written, None if vllm else "write --vllm PYTHON, the python of an environment that has it"
+    elif vllm is not None:
+        yield "vLLM", written, "it reads directories, and this is a GGUF file"
+    if (file := gguf if written.is_dir() else written) is not None:
+        missing = None if find_spec("xllamacpp") else "xllamacpp is not installed: pip install xllamacpp"
+        yield "llama.cpp", file, missing
 
 
 def _float32(path: Path) -> bool:

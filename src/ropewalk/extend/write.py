@@ -21,8 +21,10 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import rules
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.export import place
+from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.export.gguf import PositionsInGGUF, positions_of
 from ropewalk.checkpoints.export.gguf_keys import rewrite
+from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.inspect.changes import Config, Wanted
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
@@ -46,16 +48,20 @@ class Written:
     """By engine: None where its rules read what was meant, else what it would do."""
     left_out: tuple[str, ...]
     """Files that were not copied."""
+    gguf: Path | None = None
+    """The same model as one file, beside a directory."""
 
     def commands(self, to: int) -> dict[str, str]:
         """By engine, what serves texts of `to` tokens."""
         name = shlex.quote(str(self.path))
         if self.path.suffix == ".gguf":
             return {"llama.cpp": f"llama-server -m {name} -c {to}", "others": f"ropewalk export {name} --format hf OUT"}
+        gguf = "OUT.gguf" if self.gguf is None else shlex.quote(str(self.gguf))
+        made = f"ropewalk export {name} --format gguf {gguf}; " if self.gguf is None else ""
         return {
             "vLLM": f"vllm serve {name} --max-model-len {to}",
             "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
-            "llama.cpp": f"ropewalk export {name} --format gguf OUT.gguf; llama-server -m OUT.gguf -c {to}",
+            "llama.cpp": f"{made}llama-server -m {gguf} -c {to}",
         }
 
 
@@ -79,6 +85,26 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
         with place.beside(target) as made:
             engines = _file(path, resolved, made, scaling, to)
     return Written(path=target, engines=engines, left_out=left_out)
+
+
+def free(source: str | Path, out: str | Path, gguf: str | Path | None) -> None:
+    """Raises where something cannot be written at its place: known before anything is measured."""
+    path = meant(Path(source))
+    if gguf is not None and not path.is_dir():
+        raise ValueError(f"{path} is a GGUF file, and so is what is written for it; leave out --gguf")
+    place.free(Path(out), path, "hf" if path.is_dir() else "gguf")
+    if gguf is not None:
+        place.free(Path(gguf), path, "gguf")
+
+
+def with_gguf(written: Written, out: str | Path) -> Written:
+    """The directory as a GGUF file too, in float32: llama.cpp computes with it what the directory means, and smaller
+    files are made from it. Where llama.cpp has no key for the positions, it says why."""
+    try:
+        export(written.path, out, format="gguf", dtype="float32")
+    except (ValueError, NotProven) as error:
+        return replace(written, engines=written.engines | {"llama.cpp": f"no GGUF file is written: {error}"})
+    return replace(written, engines=written.engines | {"llama.cpp": None}, gguf=Path(out))
 
 
 def served(source: str | Path, to: int) -> Callable[[Scaling], dict[str, str | None]]:
