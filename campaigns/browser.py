@@ -21,6 +21,9 @@ from campaigns import pieces
 
 MADE_BY = (
     "checkpoint_page",
+    "census/page",
+    "comparison/charts",
+    "comparison/page",
     "eval_page",
     "extend_page",
     "engine_parts",

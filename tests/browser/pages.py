@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,21 @@ def _checkpoint() -> str:
     from ropewalk.report.checkpoint_page import page
 
     return page(inspect(ROOT / "tests" / "checkpoints" / "published" / "phi-4-mini.json", to=262144))
+
+
+def _census() -> str:
+    from ropewalk.report.census.page import page
+    from tests.report.test_census_page import counted
+
+    return page(counted())
+
+
+def _compare() -> str:
+    from ropewalk.report.comparison.page import page
+    from tests.report.test_compare_page import found, planned
+
+    with tempfile.TemporaryDirectory() as folder:
+        return page("a-study", found(planned(Path(folder)), Path(folder)))
 
 
 def _eval() -> str:
@@ -35,6 +51,8 @@ PAGES: dict[str, Path | Callable[[], str]] = {
     "scoreboard": ROOT / "docs" / "scoreboard.html",
     "gallery": ROOT / "docs" / "gallery.html",
     "checkpoint": _checkpoint,
+    "census": _census,
+    "compare": _compare,
     "eval": _eval,
     "extend": _extend,
 }

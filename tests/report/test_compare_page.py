@@ -29,7 +29,11 @@ REACH = {"rope": 4, "alibi": 8, "same": 4}
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
-    data = {"kind": "text", "path": str(sample("text", tmp_path_factory.mktemp("data") / "d")), "length": 32}
+    return planned(tmp_path_factory.mktemp("data"))
+
+
+def planned(folder: Path) -> Plan:
+    data = {"kind": "text", "path": str(sample("text", folder / "d")), "length": 32}
     # Each is another recipe: arms alike in everything are one and the same trial.
     encodings = {name: {"model": {"encoding": {"kind": "rope", "base": 10_000 + n}}} for n, name in enumerate(AT)}
     tasks = {"recipe": {"data": {"kind": "tasks", "of": ["copy"], "longest": 4}}, "lengths": [2, 4, 8]}
