@@ -10,6 +10,7 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.inlinepatterns import InlineProcessor
 from markdown.preprocessors import Preprocessor
+from markdown.treeprocessors import Treeprocessor
 
 # $x$ and $$x$$; "$5 and $6" is no formula, since a space stands before its second dollar.
 FORMULA = r"(?<![\\$])(\$\$?)(?!\s)([^$]+?)(?<![\s\\])\1(?!\d)"
@@ -23,6 +24,11 @@ LINE_END = re.compile(
 )
 
 
+# |x| and ||x||, which a browser would stretch, or set with the spaces of a relation.
+BAR = re.compile(r'<mo(?: stretchy="false")?(?=>&#x0(?:007C|2016);)')
+STASHED = re.compile("\x02.*?\x03")
+
+
 class Lines(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         return LINE_END.sub("", "\n".join(lines)).split("\n")
@@ -30,13 +36,29 @@ class Lines(Preprocessor):
 
 class Formula(InlineProcessor):
     def handleMatch(self, m: re.Match[str], data: str) -> tuple[str | ElementTree.Element, int, int]:  # noqa: N802
+        # Brackets of a matrix grow with it only after \left and \right.
+        formula = (
+            m[2].replace(r"\begin{pmatrix}", r"\left(\begin{matrix}").replace(r"\end{pmatrix}", r"\end{matrix}\right)")
+        )
         try:
-            made = convert(m[2], display="block" if m[1] == "$$" else "inline")
+            made = convert(formula, display="block" if m[1] == "$$" else "inline")
         except Exception as problem:
             raise ValueError(f"latex2mathml does not convert {m[0]}: {type(problem).__name__}") from None
+        made = BAR.sub('<mo stretchy="false" lspace="0em" rspace="0em"', made)
         if m[1] == "$$":
             made = f'<div class="formula">{made}</div>'  # which scrolls on a narrow screen, as a formula does not
         return self.md.htmlStash.store(made), m.start(0), m.end(0)
+
+
+class Cells(Treeprocessor):
+    """Each cell of a table gets the name of its column: on a phone a row is shown as a list (site.css)."""
+
+    def run(self, root: ElementTree.Element) -> None:
+        for table in root.iter("table"):
+            names = [STASHED.sub("", "".join(head.itertext())).strip() for head in table.iter("th")]
+            for row in table.iter("tr"):
+                for name, cell in zip(names, row.findall("td"), strict=False):
+                    cell.set("data-column", name)
 
 
 def anchor(title: str, separator: str) -> str:
@@ -49,6 +71,8 @@ class Page(Extension):
         md.inlinePatterns.register(Formula(FORMULA, md), "formula", 185)
         # After fenced blocks (25), which are kept out of the text by then.
         md.preprocessors.register(Lines(md), "lines", 5)
+        # After inline code and emphasis (20) became elements.
+        md.treeprocessors.register(Cells(md), "cells", 15)
         md.treeprocessors["toc"].slugify = anchor
 
 

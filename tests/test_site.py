@@ -155,13 +155,22 @@ def test_formulas_and_chinese_lines() -> None:
     page = script("markdown_page")
 
     def convert(text: str) -> str:
-        return markdown.Markdown(extensions=["toc", page.Page()]).convert(text)
+        return markdown.Markdown(extensions=["tables", "toc", page.Page()]).convert(text)
 
     made = convert(r"$\theta_i$ and `$x$`, $5 and $6" + "\n\n" + r"$$a \, b$$")
     assert made.count("<math") == 2
     assert "<msub><mi>&#x003B8;</mi><mi>i</mi></msub>" in made
     assert "<code>$x$</code>, $5 and $6" in made
     assert 'display="block"' in made
+    # Brackets that grow with their matrix, bars that neither grow nor stand apart.
+    matrix = convert(r"$R \begin{pmatrix} a \\ b \end{pmatrix}$, $2 \lvert x \rvert$")
+    assert re.findall(r"<mo ([^>]*)>&#x0002[89];", matrix) == [
+        'stretchy="true" fence="true" form="prefix"', 'stretchy="true" fence="true" form="postfix"',
+    ]  # fmt: skip
+    assert matrix.count('<mo stretchy="false" lspace="0em" rspace="0em">&#x0007C;') == 2
+    # On a phone a row is a list, which needs the names of the columns.
+    table = convert("| key | `default` | $x$ |\n|---|---|---|\n| a | b | c |")
+    assert re.findall(r'<td data-column="([^"]*)">', table) == ["key", "default", ""]
     assert 'id="长度-a"' in convert("## 长度 A")
     # Line ends of Chinese text: no space between signs or beside a mark, one between a sign and a Latin word.
     assert convert("位置\n编码。\nRoPE\n缩放\n\n1. 甲。\n2. 乙") == (
