@@ -54,9 +54,9 @@ def test_both_languages_say_the_same_numbers() -> None:
     numbers = [sorted(re.findall(r"\d[\d.,]*\d|\d", said)) for said in each.values()]
     assert numbers[0] == numbers[1]
     assert "from 1 of the 45 configs" in each["en"]
-    assert "And 4 more values, counted 4 times" in each["en"]  # of 44 lengths
-    assert "And 3 more values, counted 3 times" in each["en"]  # of 43 bases
-    assert "1 checkpoints have one of 1 model types" in each["en"]
+    assert "More values: 4, counted 4 times" in each["en"]  # of 44 lengths
+    assert "More values: 3, counted 3 times" in each["en"]  # of 43 bases
+    assert "With a model type that is not known: 1, of 1 types" in each["en"]
     assert "304" in each["zh-CN"]
     assert "的 8 个" in each["zh-CN"]
 

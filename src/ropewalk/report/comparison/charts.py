@@ -79,10 +79,13 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
         if losses and times[name]["step"]:
             points.append((1000 * times[name]["step"], statistics.fmean(losses), name))
     marks: list[Any] = []
-    for x, y, name in points:
-        tone = looks[name][0]
-        marks += [Line(x=[x], y=[y], tone=tone, dots=True, joined=False), Note(x=x, y=y, text=f"  {name}", tone=tone)]
     xs, ys = [x for x, _, _ in points] or [1.0], [y for _, y, _ in points] or [1.0]
+    for x, y, name in points:
+        tone, before = looks[name][0], x > (min(xs) + max(xs)) / 2
+        # Within the panel; spaces that do not break, since SVG drops others.
+        said, align = (f"{name}\u00a0\u00a0", "right") if before else (f"\u00a0\u00a0{name}", "left")
+        marks += [Line(x=[x], y=[y], tone=tone, dots=True, joined=False)]
+        marks += [Note(x=x, y=y, text=said, tone=tone, align=align)]
     wide, high = (max(xs) - min(xs)) or max(xs), (max(ys) - min(ys)) or 1.0
     panel = Panel(
         x=Axis(low=max(0.0, min(xs) - 0.1 * wide), high=max(xs) + 0.25 * wide, label=words("step")[language]),
