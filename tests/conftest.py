@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -15,6 +16,20 @@ torch.set_num_threads(1)
 
 hypothesis.settings.register_profile("ropewalk", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("ropewalk")
+
+
+TESTS = Path(__file__).parent
+EARLY = (
+    "train/test_campaigns.py",
+    "distributed/test_parity.py",
+    "checkpoints/bad/test_bad_files.py",
+    "checkpoints/load/test_memory.py",
+    "train/test_start.py",
+    "train/test_worlds.py",
+    "train/test_estimate.py",
+    "attention/test_backends.py",
+)
+"""Files that take half a minute or more, begun first: at the end no worker waits for another's."""
 
 
 class TorchRandom:
@@ -32,6 +47,13 @@ class TorchRandom:
 
 TORCH_RANDOM = TorchRandom()  # hypothesis keeps a weak reference
 hypothesis.register_random(TORCH_RANDOM)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    early = [TESTS / name for name in EARLY]
+    if gone := [str(path) for path in early if not path.is_file()]:
+        raise pytest.UsageError(f"EARLY of tests/conftest.py names files that are not there: {', '.join(gone)}")
+    items.sort(key=lambda item: early.index(item.path) if item.path in early else len(early))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
