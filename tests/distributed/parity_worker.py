@@ -1,6 +1,8 @@
-"""One rank of test_parity: training on each mesh of this many processes against the same training on one process.
+"""The ranks of test_parity: training on each mesh of this many processes against the same training on one process.
 
-Prints, from rank 0, one line of JSON for each mesh and model.
+    python -m tests.distributed.parity_worker RANKS STEPS
+
+The ranks are forks of a process that has done the imports. Rank 0 prints one line of JSON for each mesh and model.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import torch.distributed as dist
 
 from ropewalk.distributed import MeshConfig, World, torch_private
 from tests.distributed.steps import ALONE, Steps, difference, train
+from tests.train import forked
 
 MESHES: dict[int, dict[str, dict[str, int]]] = {
     2: {"FSDP 2": {}, "TP 2": {"tp": 2}, "CP 2": {"cp": 2}},
@@ -60,12 +63,14 @@ HARD: dict[int, tuple[str, ...]] = {2: tuple(MESHES[2]), 4: ("CP 2 x TP 2",)}
 
 
 def main(steps: int) -> None:
-    processes = World.start(timeout=60).size
+    whole = World.start()
+    processes = whole.size
     worlds = {name: World.start(MeshConfig(**sides)) for name, sides in MESHES[processes].items()}
     for models, meshes, length in ((LONG, worlds, steps), (SHORT, HARD[processes], 2)):
         for model, settings in models.items():
             config, how = {k: v for k, v in settings.items() if k != "how"}, settings.get("how", {})
-            alone = train(config, ALONE, steps=length, **how)
+            # On the one rank that compares.
+            alone = train(config, ALONE, steps=length, **how) if whole.rank == 0 else None
             for mesh in meshes:
                 report(mesh, model, alone, train(config, worlds[mesh], steps=length, **how), worlds[mesh])
     for mesh in HARD[processes]:
@@ -94,10 +99,12 @@ def without_private_names(world: World) -> None:
     say({"without private names": all(torch.equal(a, b) for a, b in zip(want, got, strict=True))}, world)
 
 
-def report(mesh: str, model: str, alone: Steps, here: Steps, world: World) -> None:
+def report(mesh: str, model: str, alone: Steps | None, here: Steps, world: World) -> None:
+    together = all(world.same(weight) for weight in here.weights.values())
+    if alone is None:
+        return
     gradient, where = difference(alone.gradients, here.gradients)
     loss = max(abs(a - b) / abs(a) for a, b in zip(alone.losses, here.losses, strict=True))
-    together = all(world.same(weight) for weight in here.weights.values())
     line = {"mesh": mesh, "model": model, "gradient": gradient, "where": where, "loss": loss, "together": together}
     say(line | {"norm": abs(alone.norms[0] - here.norms[0]) / alone.norms[0]}, world)
 
@@ -115,5 +122,5 @@ def say(line: dict[str, Any], world: World) -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main(int(sys.argv[1]))
+    ranks, steps = map(int, sys.argv[1:])
+    sys.exit(max(map(abs, forked.run(lambda rank: main(steps), ranks, limit=1200))))

@@ -1,4 +1,4 @@
-"""Every mesh computes the step that one process computes, in real processes under torchrun."""
+"""Every mesh computes the step that one process computes, in real processes."""
 
 from __future__ import annotations
 
@@ -18,26 +18,23 @@ from tests.distributed.parity_worker import HARD, LONG, MESHES, SHORT
 HERE = Path(__file__).parent
 
 
-def torchrun(processes: int, worker: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
+def python(*arguments: str) -> str:
     root = HERE.parents[1]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(processes)]
-    done = subprocess.run(
-        [*command, *(options or ("--standalone",)), str(HERE / worker), *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
+    command = [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
 
 
+def torchrun(processes: int, worker: str, *arguments: str, options: tuple[str, ...] = ("--standalone",)) -> str:
+    count = ("--nproc-per-node", str(processes))
+    return python("torch.distributed.run", *count, *options, str(HERE / worker), *arguments)
+
+
 def check_parity(processes: int, steps: int) -> None:
-    lines: list[dict[str, Any]] = [
-        json.loads(line) for line in torchrun(processes, "parity_worker.py", str(steps)).splitlines()
-    ]
+    said = python("tests.distributed.parity_worker", str(processes), str(steps))
+    lines: list[dict[str, Any]] = [json.loads(line) for line in said.splitlines()]
     compared = [line for line in lines if "gradient" in line]
     due = {(mesh, model) for mesh in MESHES[processes] for model in LONG}
     due |= {(mesh, model) for mesh in HARD[processes] for model in SHORT}
