@@ -67,7 +67,11 @@ def test_versions_are_said_once() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
     ci = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
-    versions = {row["torch"] for row in ci["jobs"]["test"]["strategy"]["matrix"]["include"]}
+    rows = ci["jobs"]["test"]["strategy"]["matrix"]["include"]
+    versions, pythons = {row["torch"] for row in rows}, {row["python"] for row in rows}
+    named = {line.rpartition(" :: ")[2] for line in project["classifiers"] if line.startswith("Programming Language")}
+    assert pythons <= named
+    assert project["requires-python"] == f">={min(named - {'3'}, key=lambda one: int(one.partition('.')[2]))}"
     assert pinned["torch"] in versions
     lowest = next(line for line in project["dependencies"] if line.startswith("torch")).partition(">=")[2]
     assert f"{lowest}.0" in versions
