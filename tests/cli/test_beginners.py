@@ -12,6 +12,7 @@ import torch
 import ropewalk as rw
 from tests.cli.conftest import Ropewalk
 
+EXPERTS = Path(__file__).parents[1] / "checkpoints" / "published" / "gpt-oss-20b.json"
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100,
     "num_key_value_heads": 4, "num_hidden_layers": 1, "max_position_embeddings": 128, "rope_theta": 1e4,
@@ -35,6 +36,8 @@ TABLE = {
     "a misspelt key in a file": ("train wrong.yaml --out run", 3, "wrong.yaml", "model.wdith", "model.width"),
     "a recipe that is not there": ("train decodr --out run", 3, "'decodr'", "Did you mean decoder?"),
     "a misspelt picture": ("plot wavelenghts", 2, "'wavelenghts'", "Did you mean wavelengths?"),
+    "a value that is not there": ("export x out --format hff", 2, "'--format'", "'hff' is not one of 'hf', 'gguf'"),
+    "a model that does not load": ("generate experts.json --prompt x", 3, "experts", "Generate with transformers"),
     "a module that is not there": ("verify no_such.module:target", 3, "no_such.module", "write pkg.module:target"),
 }  # fmt: skip
 
@@ -48,12 +51,14 @@ def test_what_where_and_what_to_type(mistake: str, ropewalk: Ropewalk, tmp_path:
     (tmp_path / "pickled" / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
     (tmp_path / "pickled" / "pytorch_model.bin").write_bytes((tmp_path / "model.pt").read_bytes())
     (tmp_path / "my.yaml").write_text("data: {kind: task, task: copy, length: 16}\n", encoding="utf-8")
+    (tmp_path / "experts.json").write_bytes(EXPERTS.read_bytes())
     (tmp_path / "wrong.yaml").write_text("model: {wdith: 64}\n", encoding="utf-8")
     answer = ropewalk(*typed.split())
     assert answer.code == code, answer.stderr
     for part in parts:
         assert part in answer.stderr
     assert "Traceback" not in answer.stderr
+    assert "Value error" not in answer.stderr
 
 
 def test_an_extra_that_is_not_installed(ropewalk: Ropewalk, monkeypatch: pytest.MonkeyPatch, recipe: Path) -> None:

@@ -162,7 +162,10 @@ def _open(path: str, kinds: Collection[str]) -> tuple[Tokenizer, Resolved]:
             "Give a decoder or an encoder-decoder"
         )
     if resolved.refusal is not None:
-        raise ValueError(f"{path}: {resolved.refusal}")
+        raise ValueError(
+            f"{path}: ropewalk inspects it and does not load it: {resolved.refusal}. Generate with transformers, "
+            f"vLLM or llama.cpp; to see whether they read its positions alike, run ropewalk inspect {path}"
+        )
     return of(path), resolved
 
 

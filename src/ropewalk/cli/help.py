@@ -11,6 +11,13 @@ from typer.core import TyperCommand
 
 
 class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's, of no use to a reader
+            raise
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [self.options_metavar or "", *(_usage(param) for param in self.get_params(ctx) if _is_argument(param))]
 
