@@ -48,8 +48,10 @@ def shown(text: str, language: str = "en") -> str:
 
 
 def stands_alone(text: str) -> None:
-    """Nothing is fetched, and nothing may run or style but what its content policy has the hash of."""
+    """Nothing is fetched, nothing may run or style but what its content policy has the hash of, each line has a colour."""
     page = Page(text)
+    tones = {name for _, found in page.tags for name in (found.get("class") or "").split() if name.startswith("t-")}
+    assert {tone for tone in tones if not any(f".{tone}" in code for code in _codes(text, "style"))} == set()
     assert not {"link", "img", "iframe", "object", "form", "base", "embed"} & {tag for tag, _ in page.tags}
     assert not any(name.startswith("on") or name in ("style", "src") for _, found in page.tags for name in found)
     assert not any(re.search(r"url\(|@import", code) for code in _codes(text, "style"))

@@ -17,7 +17,7 @@ from ropewalk.report.parts import Heading, figure, fold, table, verdict
 from ropewalk.report.words import Words
 
 words = Words("extend")
-TONES = ("orange", "blue", "green", "purple", "red", "ink", "soft")
+TONES = ("orange", "blue", "green", "violet", "gold", "ink", "soft")
 MOST = 64.0
 """The largest divisor that is drawn: a pair that is stopped has none."""
 
