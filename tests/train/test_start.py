@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -356,23 +357,54 @@ def test_the_mean_of_checkpoints_has_the_family_s_form(tmp_path: Path, text: Pat
         export_run(tmp_path / "run", tmp_path / "other")
 
 
-@pytest.mark.parametrize("mesh", [[], ["mesh.tp=2", "model.fused=false"]], ids=["FSDP 2", "TP 2"])
-def test_two_ranks_start_as_one(tmp_path: Path, text: Path, llama: Path, mesh: list[str]) -> None:
+MESHES = {"FSDP 2": [], "TP 2": ["mesh.tp=2", "model.fused=false"]}
+IN_RANKS = """
+import json, os, sys
+from pathlib import Path
+from tests.train import forked
+
+forked.warm()
+said = {}
+for name, arguments in json.loads(sys.argv[1]).items():
+    log = Path(f"{name}.log")
+    ended = [os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1]) for rank in forked.command(arguments, 2, log)]
+    said[name] = f"ended with {ended}: {log.read_text()}" if any(ended) else ""
+print(json.dumps(said))
+"""
+"""Commands of two ranks each, with the environment that torchrun gives them: what went wrong, by name."""
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory, text: Path, llama: Path) -> tuple[Path, dict[str, str]]:
+    """The folder of a run in one process and of one on each mesh, by name; and what went wrong with the latter."""
+    folder = tmp_path_factory.mktemp("ranks")
     given = [f"data.path={text}", "data.length=32", "train.steps=2", "train.batch=64", "train.micro=32"]
     given += ["train.samples={prompts: [the sea, one], tokens: 4, every: 1}"]
-    (tmp_path / "r.yaml").write_text("data: {kind: text, path: x}\ntrain: {steps: 2}\n")
-    ranks = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    train(load_recipe(tmp_path / "r.yaml", given, start=str(llama)), tmp_path / "one")
-    command = [sys.executable, *ranks, "-m", "ropewalk", "train", str(tmp_path / "r.yaml"), *given, *mesh]
-    command += ["--from", str(llama), "--out", str(tmp_path / "two"), "--quiet", "--device", "cpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    (folder / "r.yaml").write_text("data: {kind: text, path: x}\ntrain: {steps: 2}\n")
+    train(load_recipe(folder / "r.yaml", given, start=str(llama)), folder / "one")
+    options = ["--from", str(llama), "--quiet", "--device", "cpu"]
+    commands = {
+        name: ["train", str(folder / "r.yaml"), *given, *mesh, *options, "--out", str(folder / name)]
+        for name, mesh in MESHES.items()
+    }
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), str(root)])}
+    command = [sys.executable, "-c", IN_RANKS, json.dumps(commands)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
     assert done.returncode == 0, done.stderr
-    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-6)
-    assert samples(tmp_path / "two") == samples(tmp_path / "one")
-    assert [record["step"] for record in samples(tmp_path / "one")] == [1, 2]
-    one, two = weights(tmp_path / "one"), weights(tmp_path / "two")
+    return folder, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+def test_two_ranks_start_as_one(started: tuple[Path, dict[str, str]], mesh: str) -> None:
+    folder, wrong = started
+    assert wrong[mesh] == ""
+    assert losses(folder / mesh) == pytest.approx(losses(folder / "one"), rel=1e-6)
+    assert samples(folder / mesh) == samples(folder / "one")
+    assert [record["step"] for record in samples(folder / "one")] == [1, 2]
+    one, two = weights(folder / "one"), weights(folder / mesh)
     assert one.keys() == two.keys()
     for name in one:
         torch.testing.assert_close(two[name], one[name], rtol=0, atol=1e-5)
-    configs = [json.loads((tmp_path / name / "export" / "config.json").read_text()) for name in ("one", "two")]
+    configs = [json.loads((folder / name / "export" / "config.json").read_text()) for name in ("one", mesh)]
     assert configs[0] == configs[1]
