@@ -20,7 +20,7 @@ from typing import Any
 import bars
 
 HERE = Path(__file__).parent
-SCRIPTS = ("rope", "block", "biases", "decode", "dropout", "train")
+SCRIPTS = ("rope", "block", "biases", "decode", "dropout", "train", "likelihood")
 
 
 def main() -> int:
