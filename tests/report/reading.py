@@ -48,7 +48,7 @@ def shown(text: str, language: str = "en") -> str:
 
 
 def stands_alone(text: str) -> None:
-    """Nothing is fetched, nothing may run or style but what its content policy has the hash of, each line has a colour."""
+    """Nothing is fetched, nothing may run or style but what its content policy has the hash of; lines have colours."""
     page = Page(text)
     tones = {name for _, found in page.tags for name in (found.get("class") or "").split() if name.startswith("t-")}
     assert {tone for tone in tones if not any(f".{tone}" in code for code in _codes(text, "style"))} == set()
