@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -172,29 +171,23 @@ def test_more_tokens_than_the_model_has_is_said(tmp_path: Path) -> None:
         train(recipe("model.vocabulary=8"), tmp_path)
 
 
-def command(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
-    line = [sys.executable, "-m", "ropewalk", "train", *arguments]
-    return subprocess.run(
-        line, env=environment, capture_output=True, text=True, timeout=280, check=False, cwd=REPOSITORY, **more
-    )
-
-
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight:UserWarning")  # bfloat16, by torch
+@pytest.mark.no_poison
 @pytest.mark.parametrize("file", FROM_NOTHING, ids=lambda file: file.stem)
-def test_every_recipe_runs_fast(tmp_path: Path, file: Path) -> None:
-    done = command(str(file), "--fast", "--out", str(tmp_path / "run"), "--json", "mesh.tp=1", "mesh.cp=1")
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert said["step"] == said["steps"] == 2
+def test_every_recipe_runs_fast(tmp_path: Path, ropewalk: Ropewalk, file: Path) -> None:
+    arguments = ("--fast", "--out", str(tmp_path / "run"), "--json", "mesh.tp=1", "mesh.cp=1")
+    answer = ropewalk("train", str(file), *arguments)
+    assert answer.code == 0, answer.stderr
+    assert answer.data["step"] == answer.data["steps"] == 2
     assert (tmp_path / "run" / "export" / "model.safetensors").exists()
 
 
-def test_fast_removes_nothing_but_a_fast_run(tmp_path: Path) -> None:
+def test_fast_removes_nothing_but_a_fast_run(tmp_path: Path, ropewalk: Ropewalk) -> None:
     file = next(file for file in RECIPES if file.stem == "decoder")
     (tmp_path / "thesis.txt").write_text("years of work")
-    done = command(str(file), "--fast", "--out", str(tmp_path))
-    assert done.returncode == 3
-    assert "holds something else than a run of --fast" in done.stderr
+    answer = ropewalk("train", str(file), "--fast", "--out", str(tmp_path))
+    assert answer.code == 3
+    assert "holds something else than a run of --fast" in answer.stderr
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
     run = tmp_path / "run"
     train(recipe(), run, until=4)
@@ -214,12 +207,13 @@ def test_a_device_that_is_not_there_is_one_line(ropewalk: Ropewalk, device: str)
     assert " finds cpu" in answer.stderr
 
 
-def test_a_typo_is_answered(tmp_path: Path) -> None:
-    done = command(str(RECIPES[0]), "model.encodng.kind=rope", "train.tokns=3M", "--out", str(tmp_path))
-    assert done.returncode == 3
-    assert "2 problems" in done.stderr
-    assert "Did you mean model.encoding?" in done.stderr
-    assert "train.tokens" in done.stderr
+def test_a_typo_is_answered(tmp_path: Path, ropewalk: Ropewalk) -> None:
+    typos = ("model.encodng.kind=rope", "train.tokns=3M")
+    answer = ropewalk("train", str(RECIPES[0]), *typos, "--out", str(tmp_path))
+    assert answer.code == 3
+    assert "2 problems" in answer.stderr
+    assert "Did you mean model.encoding?" in answer.stderr
+    assert "train.tokens" in answer.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

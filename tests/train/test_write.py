@@ -77,30 +77,46 @@ def test_what_is_wrong_with_a_directory_is_said(tmp_path: Path) -> None:
 
 
 DIES = """
-import torch
+import json, os, sys
 from pathlib import Path
-from tests.train.test_write import SMALL, written
-from ropewalk.train.objective import Learner
-from ropewalk.models import preset
-torch.manual_seed(1)
-written(Learner(preset("llama", **SMALL, layers=2)), Path({out!r}))
+from tests.train.test_write import one, written
+
+codes = {}
+for point in sys.argv[2:]:
+    if (pid := os.fork()) == 0:
+        os.environ["ROPEWALK_CRASH_AT"] = point
+        written(one(), Path(sys.argv[1]) / point)
+        os._exit(0)
+    codes[point] = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print(json.dumps(codes))
 """
 
 
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_anywhere_it_is_whole_or_absent_and_can_be_done_again(tmp_path: Path, point: str) -> None:
-    import os
+def one() -> Learner:
+    torch.manual_seed(1)
+    return Learner(preset("llama", **SMALL, layers=2))
 
-    out = tmp_path / "export"
-    command = [sys.executable, "-c", DIES.format(out=str(out))]
-    where = {"cwd": Path(__file__).parents[2], "capture_output": True, "text": True, "check": False}
-    killed = subprocess.run(command, env={**os.environ, "ROPEWALK_CRASH_AT": point}, **where)
-    assert killed.returncode == -9, killed.stderr
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, int]]:
+    """A folder with what each death left, by its place, and how each process ended: forks of one."""
+    folder = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-c", DIES, str(folder), *POINTS]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_it_is_whole_or_absent_and_can_be_done_again(
+    killed: tuple[Path, dict[str, int]], point: str
+) -> None:
+    folder, codes = killed
+    assert codes[point] == -9
+    out = folder / point
     if out.exists():
         load(out)
-    again = subprocess.run(command, **where)
-    assert again.returncode == 0, again.stderr
-    torch.manual_seed(1)
-    model = Learner(preset("llama", **SMALL, layers=2)).eval()
+    written(one(), out)
+    model = one().eval()
     with torch.no_grad():
         torch.testing.assert_close(load(out)(TOKENS), Transformer.forward(model, TOKENS), rtol=0, atol=2e-5)
