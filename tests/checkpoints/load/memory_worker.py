@@ -1,9 +1,15 @@
-"""Loads or exports a checkpoint in a process of its own and prints what memory that took: what to do, PATH, OUT."""
+"""Loads or exports a checkpoint in a process of its own and prints what memory that took: what to do, PATH, OUT, ...
+
+Each is a fork of this process, which has done the imports. What an export to a directory has written is removed.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
+import traceback
 from pathlib import Path
 
 import torch
@@ -18,16 +24,32 @@ def resident(key: str) -> int:
     return int(line.split()[1]) << 10
 
 
-def main() -> None:
-    task, path, out = sys.argv[1:]
-    torch.set_num_threads(1)
+def run(task: str, path: str, out: str) -> None:
     before, model = resident("VmRSS"), 0
     if task == "load":
         model = sum(parameter.nbytes for parameter in load(path).parameters())
     else:
         export(path, out, format="gguf" if task == "gguf" else "hf")
-    print(json.dumps({"before": before, "peak": resident("VmHWM"), "model": model}))
+    print(json.dumps({"before": before, "peak": resident("VmHWM"), "model": model}), flush=True)
+
+
+def main() -> int:
+    torch.set_num_threads(1)
+    given = iter(sys.argv[1:])
+    for task, path, out in zip(given, given, given, strict=True):
+        if (pid := os.fork()) == 0:
+            try:
+                run(task, path, out)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        if os.waitpid(pid, 0)[1]:
+            return 1
+        if task == "hf":
+            shutil.rmtree(out)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
