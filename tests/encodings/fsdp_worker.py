@@ -1,6 +1,9 @@
-"""One rank of test_fsdp2_mixed_precision_on_two_ranks: blocks sharded in bfloat16, positions passed in as a signal."""
+"""The ranks of test_fsdp2_mixed_precision_on_two_ranks: blocks sharded in bfloat16, positions passed in as a signal."""
 
 from __future__ import annotations
+
+import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -11,6 +14,7 @@ from ropewalk import positions
 from ropewalk.attention import Rule, Score, attend
 from ropewalk.encodings import RoPE, Signal
 from ropewalk.encodings.t5 import T5
+from tests.train import forked
 
 PLACES = torch.arange(131_000, 131_072)
 
@@ -42,7 +46,7 @@ class Model(nn.Module):
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
+    warnings.simplefilter("default")  # torch warns of views and of random numbers on a CPU
     torch.manual_seed(0)
     with torch.device("meta"):
         model = Model()
@@ -70,4 +74,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(max(map(abs, forked.run(lambda rank: main(), 2))))

@@ -167,10 +167,9 @@ def test_exports_with_any_length(row: Row) -> None:
 
 def test_fsdp2_mixed_precision_on_two_ranks() -> None:
     """FSDP2 casts float inputs of a block to bfloat16; a signal's tables must come through untouched."""
-    worker = Path(__file__).with_name("fsdp_worker.py")
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(worker)]
+    command = [sys.executable, "-m", "tests.encodings.fsdp_worker"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("tables as they were") == 2, done.stdout

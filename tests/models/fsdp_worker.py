@@ -1,6 +1,9 @@
-"""One rank of test_fsdp2_on_two_ranks: every preset sharded, its loss and gradients against the model unsharded."""
+"""The ranks of test_fsdp2_on_two_ranks: every preset sharded, its loss and gradients against the model unsharded."""
 
 from __future__ import annotations
+
+import sys
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -8,10 +11,11 @@ from torch.distributed.fsdp import fully_shard
 
 from ropewalk.models import PRESETS, Transformer
 from tests.models.test_transformer import gradients, small
+from tests.train import forked
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
+    warnings.simplefilter("default")  # torch warns of views and of random numbers on a CPU
     tokens = torch.randint(0, 37, (2, 12), generator=torch.Generator().manual_seed(0))
     for name in PRESETS:
         torch.manual_seed(0)
@@ -30,4 +34,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(max(map(abs, forked.run(lambda rank: main(), 2))))

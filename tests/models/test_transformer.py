@@ -79,10 +79,9 @@ def test_activation_checkpointing(name: str, tokens: Tensor) -> None:
 
 
 def test_fsdp2_on_two_ranks() -> None:
-    worker = Path(__file__).with_name("fsdp_worker.py")
     root = Path(__file__).parents[2]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(worker)]
+    command = [sys.executable, "-m", "tests.models.fsdp_worker"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("as on one rank") == 2 * len(PRESETS), done.stdout
