@@ -7,12 +7,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ropewalk.data.prepare.sample import sample
+from tests.cli.conftest import Ropewalk, ropewalk
+
+__all__ = ["ropewalk"]
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -28,58 +33,74 @@ def run(arguments: list[str], code: int | None = 0) -> str:
     return done.stdout
 
 
-def campaign(name: str, out: Path, *arguments: str) -> dict[str, Any]:
-    return json.loads(run([f"campaigns.{name}", "--out", str(out), "--json", *arguments], code=None))
+SHORT = {"crash_points": 16, "nan_sites": 8, "orphans": 2, "kills": 6, "bit_flips": 60, "disk_full": 60}
 
 
-def failures(result: dict[str, Any]) -> list[Any]:
-    return [failure for piece in result["pieces"].values() for failure in piece["failures"]]
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("name", "count"), [("bit_flips", 60), ("disk_full", 60), ("nan_sites", 8), ("crash_points", 16), ("orphans", 2)]
-)
-def test_short(tmp_path: Path, name: str, count: int) -> None:
-    result = campaign(name, tmp_path / "result.json", "--count", str(count), "--piece", str(count))
-    assert failures(result) == []
-    assert sum(piece["trials"] for piece in result["pieces"].values()) == count
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """By campaign. One process for all: it forks its ranks, so it is not this one, which has threads."""
+    folder = tmp_path_factory.mktemp("campaigns")
+    run(["tests.train.campaigns_run", str(folder), *(f"{name}={count}" for name, count in SHORT.items())])
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")}
 
 
 @pytest.mark.timeout(900)
-def test_six_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", SHORT)
+def test_short(results: dict[str, Any], name: str) -> None:
+    done = results[name]["pieces"].values()
+    assert [failure for piece in done for failure in piece["failures"]] == []
+    assert sum(piece["trials"] for piece in done) == SHORT[name]
+
+
+@pytest.mark.timeout(900)
+def test_kills_hit_saves(results: dict[str, Any]) -> None:
     """One in each stage of a save, more or less; the stage is read off what is left on the disk."""
-    arguments = ("--kills", "6", "--steps", "24", "--state", str(tmp_path / "state"))
-    result = campaign("kills", tmp_path / "result.json", *arguments)
-    assert failures(result) == []
-    assert result["bars"]["kills"]["value"] == 6
-    assert result["measured"]["kills during a save"] >= 2
+    assert results["kills"]["measured"]["kills during a save"] >= 2
 
 
-def test_what_is_said_of_a_masked_model(tmp_path: Path) -> None:
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What the command of a campaign writes, called in this process."""
+
+    def call(name: str, *arguments: str, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        capsys.readouterr()
+        assert import_module(name).main() == code
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight:UserWarning")  # bfloat16, by torch
+@pytest.mark.no_poison
+def test_what_is_said_of_a_masked_model(tmp_path: Path, ropewalk: Ropewalk, command: Callable[..., str]) -> None:
     """Two steps teach nothing: the bars are there, and do not hold."""
     data = sample("text", tmp_path / "data")
-    run(["ropewalk", "train", "encoder", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
-    result = json.loads(run(["campaigns.masked", str(tmp_path / "run")], code=1))
+    answer = ropewalk("train", "encoder", f"data.path={data}", "--fast", "--out", str(tmp_path / "run"))
+    assert answer.code == 0, answer.stderr
+    result = json.loads(command("campaigns.masked", str(tmp_path / "run"), code=1))
     assert not all(bar["holds"] for bar in result["bars"].values())
     assert result["training"]["steps"] == 2
 
 
-def test_what_is_said_of_translations(tmp_path: Path) -> None:
+@pytest.mark.no_poison
+def test_what_is_said_of_translations(tmp_path: Path, ropewalk: Ropewalk, command: Callable[..., str]) -> None:
     """On pairs held apart by the hash of their source, with the model that export writes."""
     pairs = tmp_path / "pairs.tsv"
     lines = [f"cat number {n} is in New York City\tKatze Nummer {n} ist in New York City\n" for n in range(300)]
     pairs.write_text("".join(lines), encoding="utf-8")
-    counts = ast.literal_eval(run(["campaigns.translation", "split", str(pairs), str(tmp_path / "split")]))
+    counts = ast.literal_eval(command("campaigns.translation", "split", str(pairs), str(tmp_path / "split")))
     rest, test = ((tmp_path / "split" / f"{name}.tsv").read_text("utf-8").splitlines() for name in ("rest", "test"))
     assert sorted(rest + test) == sorted(pairs.read_text("utf-8").splitlines())
     assert counts == {"test": len(test), "rest": len(rest)}
     assert 2 <= len(test) <= 15, "about a fiftieth"
     data = sample("pairs", tmp_path / "data")
-    run(["ropewalk", "train", "translate-en-de", f"data.path={data}", "--fast", "--out", str(tmp_path / "run")])
-    run(["ropewalk", "export", str(tmp_path / "run"), str(tmp_path / "seed")])
+    answer = ropewalk("train", "translate-en-de", f"data.path={data}", "--fast", "--out", str(tmp_path / "run"))
+    assert answer.code == 0, answer.stderr
+    answer = ropewalk("export", str(tmp_path / "run"), str(tmp_path / "seed"))
+    assert answer.code == 0, answer.stderr
     arguments = ["score", str(tmp_path / "split"), str(tmp_path / "seed"), "--beams", "2"]
-    result = json.loads(run(["campaigns.translation", *arguments], code=1))
+    result = json.loads(command("campaigns.translation", *arguments, code=1))
     assert not all(bar["holds"] for bar in result["bars"].values()), "two steps teach nothing"
     assert result["pairs"]["test"] == len(test)
     assert set(result["scores"]) == {"nearest", "copy", "seed"}
