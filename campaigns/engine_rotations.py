@@ -3,10 +3,12 @@
     MLX_PYTHON=mlx/bin/python SGLANG_PYTHON=sglang/bin/python python -m campaigns.engine_rotations [--json]
 
 Each config is asked for as it was published, as transformers 5 saves it, and, where it is plain, with a YaRN; where all
-its layers are alike, with two of them. The bars: gains are within 1e-6 of the engine's, relatively, frequencies within
-2e-6 (`TURNED` says why); SGLang's windows are the same; and where an engine refuses a config, inspect says so, and the
-other way round. The interpreters are those of environments made so, MLX-LM with its dependencies, and SGLang with what
-its models import (`rotation_runners.py` replaces the rest):
+its layers are alike, with two of them. Then each is asked for with the keys that `inspect --to` prints for four times
+its length, `PASTED` of them; and of configs with a text part, SGLang with the keys in one of both places alone. The
+bars: gains are within 1e-6 of the engine's, relatively, frequencies within 2e-6 (`TURNED` says why); SGLang's windows
+are the same; where an engine refuses a config, inspect says so, and the other way round; and what is printed gives the
+wanted frequencies. The interpreters are those of environments made so, MLX-LM with its dependencies, and SGLang with
+what its models import (`rotation_runners.py` replaces the rest):
 
     pip install mlx-lm==0.32.2 "mlx[cpu]==0.32.4"
     pip install torch==2.13.0 && pip install --no-deps sglang==0.5.23 && pip install transformers==5.19.0 msgspec \\
@@ -19,9 +21,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +41,9 @@ SLOWEST = 1e-9
 YARN = {"rope_type": "yarn", "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
 NOT_ASKED = "not asked"
 """How an answer begins where the engine needs code that comes with the checkpoint."""
+PASTED = ("ntk", "yarn")
 PYTHONS = {"mlx": "MLX_PYTHON", "sglang": "SGLANG_PYTHON"}
+NAMES = {"mlx": "MLX-LM", "sglang": "SGLang"}
 PACKAGES = {"mlx": ("mlx-lm", "mlx"), "sglang": ("sglang", "transformers", "torch")}
 
 
@@ -102,16 +108,97 @@ def saved(config: dict[str, Any]) -> dict[str, Any] | None:
 def stretched(config: dict[str, Any]) -> dict[str, Any] | None:
     from ropewalk.checkpoints.resolve.hf import resolve
 
-    changed = {**config, "rope_scaling": YARN}
-    if "text_config" in config or "rope_scaling" not in config or not resolves(changed):
+    text = config.get("text_config", config)
+    old = text.get("rope_scaling") or {}
+    sections = {key: value for key, value in old.items() if key.startswith("mrope_")}
+    changed = {**text, "rope_scaling": {**YARN, **sections}}
+    changed = {**config, "text_config": changed} if "text_config" in config else changed
+    if "rope_scaling" not in text or not resolves(changed):
         return None
     return None if any(layer.scaling for layer in resolve(config, strict=False).plan.layers) else changed
 
 
-def ask(engine: str, python: str, asked: dict[str, dict[str, Any]]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Pasted:
+    """A config with what inspect --to prints for one engine and scaling, and the numbers that its layers must have."""
+
+    config: dict[str, Any]
+    keys: dict[str, Any] | None
+    """For SGLang's command line; MLX-LM's are in the config."""
+    numbers: tuple[Any, ...]
+    """Of each layer; None for one that does not rotate."""
+    whole: bool = True
+    """Whether all of it is given: a part of it is asked for to see that it is not enough."""
+
+    def wrong(self, answer: Any, *, whole: bool = True) -> list[str]:
+        if not self.whole:
+            return []
+        if isinstance(answer, str):  # no class: it runs transformers' own code, which has tests of its own
+            return [] if answer.startswith((NOT_ASKED, "no class")) else [f"it says {answer[:120]}"]
+        found = []
+        for one in answer:
+            wanted = self.numbers[one["layers"][0] if whole else one["layers"][1]]
+            if wanted is None:
+                continue
+            ours = list(wanted.past)
+            pairs = zip(ours if whole else few(ours), one["frequencies"], strict=True)
+            if (far := max(apart(*pair) for pair in pairs)) > TURNED:
+                found.append(f"frequencies are {far:.1e} apart")
+            if apart(wanted.rotary_gain, one["gain"]) > NEAR:
+                found.append(f"gain {wanted.rotary_gain} and {one['gain']}")
+        return found if answer else ["it rotates nothing"]
+
+
+def pasted(engine: str) -> dict[str, Pasted]:
+    """Every published config with what inspect --to prints for it, and for SGLang the same keys beside text_config."""
+    from ropewalk.checkpoints.inspect.changes import Wanted
+    from ropewalk.checkpoints.inspect.lengths import candidates, reach, scaled_layer
+    from ropewalk.checkpoints.resolve.hf import resolve
+
+    found: dict[str, Pasted] = {}
+    for file in sorted(PUBLISHED.glob("*.json")):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        if not resolves(config):
+            continue
+        config = {**config, "architectures": config.get("architectures") or [usual_class(config)]}
+        resolved = resolve(config, strict=False)
+        plan = resolved.plan
+        answer = reach(resolved, 4 * (plan.trained or plan.longest or 2048))
+        for one in answer.stretches:
+            text = next((each.text for each in one.overrides if each.engine == NAMES[engine]), None)
+            layer = scaled_layer(plan)
+            if one.scaling not in PASTED or text is None or layer is None or answer.start is None:
+                continue
+            wanted = Wanted(resolved, candidates(plan, layer, answer.start, answer.to)[one.scaling], answer.to)
+            numbers = tuple(wanted.numbers(each) if each.base is not None else None for each in plan.layers)
+            name = f"{file.stem}, {one.scaling}"
+            if engine == "mlx":
+                found[name] = Pasted(config=put(shortened(config), json.loads(text)), keys=None, numbers=numbers)
+                continue
+            words = shlex.split(text)
+            keys = json.loads(words[words.index("--json-model-override-args") + 1])
+            found[name] = Pasted(config=shortened(config), keys=keys, numbers=numbers)
+            if "text_config" in keys:
+                inner = keys["text_config"]
+                apart = {"beside text_config": inner, "within text_config": {"text_config": inner}}
+                for place, given in apart.items():
+                    found[f"{name}, {place} alone"] = replace(found[name], keys=given, whole=False)
+    return found
+
+
+def put(config: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+    """The keys in the text part, where there is one."""
+    text = {**config.get("text_config", config), **keys}
+    return {**config, "text_config": text} if "text_config" in config else text
+
+
+def ask(
+    engine: str, python: str, asked: dict[str, dict[str, Any]], overrides: dict[str, Any] | None = None
+) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         job, answer = Path(folder, "job.json"), Path(folder, "answer.json")
-        job.write_text(json.dumps({"configs": list(asked.values())}))
+        given = [(overrides or {}).get(name) for name in asked]
+        job.write_text(json.dumps({"configs": list(asked.values()), "overrides": given}))
         script = Path(__file__).with_name("rotation_runners.py")
         command = [python, str(script), engine, str(job), str(answer)]
         subprocess.run(
@@ -231,10 +318,21 @@ def run(rounds: int) -> dict[str, Any]:
         loaded = [name for name, one in answers.items() if not isinstance(one, str)]
         kept[engine] = {name: brief(one) for name, one in answers.items()}
         checked[f"{engine}: configs that inspect says something else of"] = bars.bar(len(wrong), 0, at_least=False)
+        printed = pasted(engine)
+        told = ask(
+            engine,
+            python,
+            {name: one.config for name, one in printed.items()},
+            {name: one.keys for name, one in printed.items()},
+        )
+        other = {name: found for name, one in printed.items() if (found := one.wrong(told[name]))}
+        kept[f"{engine} pasted"] = {name: brief(one) for name, one in told.items()}
+        checked[f"{engine}: what inspect --to prints does something else"] = bars.bar(len(other), 0, at_least=False)
         departs = [name for name in loaded if Told(asked[name], engine).reading.disagrees]
         unasked = [name for name, one in answers.items() if isinstance(one, str) and one.startswith(NOT_ASKED)]
         counts = {"asked": len(asked) - len(unasked), "built": len(loaded), "not asked": unasked}
-        measured[engine] = {**counts, "departs": departs, "wrong": wrong}
+        counts["pasted"] = len(printed)
+        measured[engine] = {**counts, "departs": departs, "wrong": wrong | other}
         versions |= {name: version(python, name) for name in PACKAGES[engine]}
     ANSWERS.write_text(json.dumps(kept, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     return {"bars": checked, "measured": measured, "not run": missing, "versions": versions}

@@ -2,10 +2,11 @@
 
     python rotation_runners.py ENGINE JOB.json ANSWER.json          ENGINE: mlx, sglang
 
-A job is {"configs": [...]}; an answer is, for each config, the error that its classes raise or a list of {"layers",
-"frequencies", "stretched", "gain", "scale", "window"}: what position 1 is turned by, in a text within the trained
-length and in one past it, what it is multiplied by, the factor of the scores, and of SGLang the window. Stands alone:
-engines live in environments of their own.
+A job is {"configs": [...], "overrides": [...]}, of which each override is an object for SGLang's
+--json-model-override-args or null; an answer is, for each config, the error that its classes raise or a list of
+{"layers", "frequencies", "stretched", "gain", "scale", "window"}: what position 1 is turned by, in a text within the
+trained length and in one past it, what it is multiplied by, the factor of the scores, and of SGLang the window. Stands
+alone: engines live in environments of their own.
 
 MLX-LM builds whole models, whose arrays are not computed before they are used. Of SGLang, its models, config classes
 and rotary classes are imported; its layers, kernels and platforms are replaced by stubs, since most need a GPU.
@@ -13,6 +14,7 @@ and rotary classes are imported; its layers, kernels and platforms are replaced 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -178,7 +180,8 @@ def sglang(job: dict[str, Any]) -> list[list[dict[str, Any]] | str]:
     registry.ModelRegistry = types.SimpleNamespace(resolve_model_cls=lambda name: (_class(classes, name), name))
     sys.modules[registry.__name__] = sys.modules["sglang.srt.models"].registry = registry
     answers: list[list[dict[str, Any]] | str] = []
-    for config in job["configs"]:
+    override = _own_override()
+    for config, keys in zip(job["configs"], job["overrides"], strict=True):
         if config["model_type"] not in (*transformers.CONFIG_MAPPING, "kimi_k2"):
             answers.append("not asked: its config class comes with the checkpoint, and that is not run")
             continue
@@ -187,12 +190,12 @@ def sglang(job: dict[str, Any]) -> list[list[dict[str, Any]] | str]:
             factory._ROPE_DICT.clear()
             _Seen.layers, _Seen.rotation, model, failure = {}, None, None, ""
             try:
-                read = _read(config, folder)
+                read = override(_flat(_read(config, folder)), keys)
                 name = config["architectures"][0]
                 if name not in classes:
                     answers.append(f"no class {name}")
                     continue
-                model = _class(classes, name)(_flat(read))
+                model = _class(classes, name)(read)
             except Exception as error:  # after its layers, that does not matter
                 failure = f"{type(error).__name__}: {error}"[:300]
         answers.append(_tables(model) if _Seen.layers or not failure else failure)
@@ -228,6 +231,31 @@ def _read(config: dict[str, Any], folder: str) -> Any:
     if config["model_type"] == "kimi_k2":  # as its registry: DeepSeek V3's class under another name
         return transformers.DeepseekV3Config.from_pretrained(folder)
     return transformers.AutoConfig.from_pretrained(folder)
+
+
+def _own_override() -> Any:
+    """The statement of its get_config that applies --json-model-override-args, as it stands there."""
+    import ast
+
+    import transformers
+
+    source = ast.parse((_root() / "utils/hf_transformers/config.py").read_text(encoding="utf-8"))
+    statement = next(
+        part
+        for node in source.body
+        if isinstance(node, ast.FunctionDef) and node.name == "get_config"
+        for part in node.body
+        if isinstance(part, ast.If) and ast.unparse(part.test) == "model_override_args"
+    )
+    code = compile(ast.Module([statement], []), "get_config", "exec")
+    deepseek = type("DeepseekV41Config", (), {})  # none of the configs is one
+    names = {"PretrainedConfig": transformers.PretrainedConfig, "DeepseekV41Config": deepseek}
+
+    def override(config: Any, keys: dict[str, Any] | None) -> Any:
+        exec(code, {**names, "config": config, "model_override_args": keys})  # noqa: S102
+        return config
+
+    return override
 
 
 def _class(classes: dict[str, str], name: str) -> Any:
@@ -270,6 +298,21 @@ def _entry_classes() -> dict[str, str]:
     return classes
 
 
+@contextlib.contextmanager
+def _short_tables() -> Any:
+    """YaRN's ramp depends on the lengths, and the rows of its table do not."""
+    import torch
+
+    arange = torch.arange
+    torch.arange = lambda end, *given, **named: arange(
+        CUT if not given and "end" not in named and end > CUT**2 else end, *given, **named
+    )
+    try:
+        yield
+    finally:
+        torch.arange = arange
+
+
 class _Seen:
     """What a model asks for while it is built: the rotation made last, and the layers whose attention came after it."""
 
@@ -281,14 +324,11 @@ class _Seen:
         def recorded(*given: Any, **named: Any) -> Any:
             asked = inspect.signature(make).bind(*given, **named)
             scaling = asked.arguments.get("rope_scaling") or {}
-            if scaling.get("rope_type", scaling.get("type", "default")) in (
-                "default",
-                "llama3",
-                "linear",
-                "proportional",
-            ):
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            if kind in ("default", "llama3", "linear", "proportional"):
                 asked.arguments["max_position"] = min(asked.arguments["max_position"], CUT)
-            cls.rotation = make(*asked.args, **asked.kwargs)
+            with _short_tables() if "yarn" in kind else contextlib.nullcontext():
+                cls.rotation = make(*asked.args, **asked.kwargs)
             return cls.rotation
 
         return recorded

@@ -172,7 +172,7 @@ def mlx_lm(root: Path) -> dict[str, Any]:
     remapped = re.search(r"^MODEL_REMAPPING = (\{.*?^\})", (root / "utils.py").read_text(encoding="utf-8"), re.M | re.S)
     assert remapped is not None
     files = {name: in_mlx(name, code) for name, text in code.items() if "class ModelArgs" in text}
-    return {"remapped": ast.literal_eval(remapped.group(1)), "files": files}
+    return {"version": version(root), "remapped": ast.literal_eval(remapped.group(1)), "files": files}
 
 
 def in_mlx(name: str, code: dict[str, str]) -> dict[str, Any]:
@@ -232,6 +232,15 @@ def passes_scaling(call: ast.Call) -> bool:
     return bool(given) and not (isinstance(given[0], ast.Constant) and given[0].value is None)
 
 
+def version(root: Path) -> str:
+    """Of a package, as the file says that its build wrote."""
+    found = re.search(
+        r"^__version__ = version = '(.+)'|^__version__ = '(.+)'", (root / "_version.py").read_text(), re.M
+    )
+    assert found is not None
+    return found[1] or found[2]
+
+
 def sglang(root: Path) -> dict[str, Any]:
     """Each class of its registry, and those whose file gives its rotation no scaling, or a base without its fraction,
     has windows, layers that do not rotate, or a temperature."""
@@ -258,7 +267,9 @@ def sglang(root: Path) -> dict[str, Any]:
         ]
         calls = [
             call
-            for call in ast.walk(tree)
+            for part in tree.body
+            if "Vision" not in getattr(part, "name", "")
+            for call in ast.walk(part)
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("get_rope", "get_rope_wrapper")
         ]
         given = [{word.arg: ast.unparse(word.value) for word in call.keywords} for call in calls]
@@ -271,7 +282,7 @@ def sglang(root: Path) -> dict[str, Any]:
             found["no_scaling"] += names
         if any(words.get("base", "").startswith("int(") for words in given):
             found["whole_base"] += names
-    return {key: sorted(names) for key, names in found.items()}
+    return {"version": version(root), **{key: sorted(names) for key, names in found.items()}}
 
 
 READERS: dict[str, Any] = {

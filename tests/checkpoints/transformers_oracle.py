@@ -60,6 +60,8 @@ class Theirs:
         if self.config.model_type == "cohere2_moe":
             forced = self.config.prefix_dense_sliding_window_pattern == 1
             return kind == "sliding_attention" or (forced and self.config.mlp_layer_types[layer] == "dense")
+        if layer in (getattr(self.config, "cross_attention_layers", None) or ()):
+            return False
         marks = getattr(self.config, "no_rope_layers", None)
         if marks is not None:
             return bool(marks[layer])

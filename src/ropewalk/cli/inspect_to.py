@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect.lengths import Reach, Stretch
-    from ropewalk.checkpoints.inspect.overrides import Override
+    from ropewalk.checkpoints.inspect.pasted import Override
 
 HEADINGS = ("scaling", "factor", "gain", "fastest pair changed", "pairs past their trained angle")
 

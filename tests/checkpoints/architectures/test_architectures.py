@@ -71,6 +71,8 @@ NEEDED = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 6},
     "minimax": {"layer_types": ["linear_attention", "full_attention"] * 6},
     "lfm2": {"full_attn_idxs": [2, 5, 8]},
+    "mllama_text_model": {"cross_attention_layers": [1, 5, 9]},
+    "qwen2_5_omni_text": {"rope_scaling": {"type": "default", "mrope_section": [8, 12, 12]}},
     "qwen2_vl_text": {"rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}},
     "qwen2_5_vl_text": {"rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}},
     "qwen3_vl_text": {
@@ -89,7 +91,9 @@ NEEDED = {
 ROPE = sorted(name for name, known in TABLE.items() if known.kind == "rope" and name in CONFIG_MAPPING)
 STILL = {name for name in ROPE if TABLE[name].rotates == "none"}
 """Without positions."""
-ELSEWHERE = {"internlm2", "internlm3", "kimi_k2", "stablelm_epoch"}
+ELSEWHERE = {
+    *("exaone", "internlm2", "internlm3", "kimi_k2", "minimax_text_01", "nemotron-nas", "neobert", "stablelm_epoch"),
+}
 """Architectures whose code is not transformers'."""
 WITHOUT_MODULE = {"gptj", "codegen"}
 """Their rotation is a function within attention."""

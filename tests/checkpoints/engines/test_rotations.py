@@ -41,6 +41,30 @@ def test_a_wrong_number_is_seen(engine: str, asked: dict[str, dict[str, Any]]) -
     assert campaign.Told(asked[name], engine).wrong(answer, whole=False) == ["frequencies are 1.0e-05 apart"]
 
 
+@pytest.mark.parametrize("engine", campaign.PYTHONS)
+def test_pasted_keys_do_what_inspect_says(engine: str, asked: dict[str, dict[str, Any]]) -> None:
+    """What `inspect --to` prints, given to the engine's own code."""
+    answers, printed = ANSWERS[f"{engine} pasted"], campaign.pasted(engine)
+    assert set(answers) == set(printed), "run python -m campaigns.engine_rotations"
+    assert {name: found for name, one in printed.items() if (found := one.wrong(answers[name], whole=False))} == {}
+
+
+def test_sglang_reads_the_top_of_a_config_or_its_text_part() -> None:
+    """So that inspect names both: of these two, each is a silent no-op where the keys are in the other place alone."""
+    answers = ANSWERS["sglang pasted"]
+
+    def reached(name: str, place: str) -> bool:
+        one, whole = (
+            answers[f"{name}, ntk{where}"][0]["frequencies"] for where in (f", {place} text_config alone", "")
+        )
+        return one == whole
+
+    assert reached("qwen3-vl-8b", "beside")
+    assert not reached("qwen3-vl-8b", "within")
+    assert reached("mistral-small-3.1-24b", "within")
+    assert not reached("mistral-small-3.1-24b", "beside")
+
+
 @pytest.mark.engines
 @pytest.mark.parametrize("engine", campaign.PYTHONS)
 def test_engines_answer_as_they_did(engine: str, asked: dict[str, dict[str, Any]]) -> None:

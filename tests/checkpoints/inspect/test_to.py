@@ -14,7 +14,7 @@ import pytest
 from ropewalk.checkpoints.architectures.table import PARTS
 from ropewalk.checkpoints.engines import readings
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.inspect.overrides import Override
+from ropewalk.checkpoints.inspect.pasted import Override
 from ropewalk.checkpoints.inspect.report import inspect
 from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.read import read
@@ -171,6 +171,48 @@ def test_overrides_for_vllm_read_back_as_what_was_meant(reaches: dict[str, Any])
                 assert block["factor"] == pytest.approx(one.factor)
             given += 1
     assert given > 250
+
+
+def test_overrides_for_sglang_name_the_object_that_it_reads(reaches: dict[str, Any]) -> None:
+    """Its models read the top or text_config, so both are given: engines/test_rotations.py has its own answers."""
+    given = 0
+    for name, (_, reach) in reaches.items():
+        config = published.config(name)
+        for one in reach.stretches:
+            override = next((each for each in one.overrides if each.engine == "SGLang"), None)
+            if override is None or override.text is None or one.scaling == "longrope":
+                continue
+            *command, path, model, option, value, limit, length = shlex.split(override.text)
+            assert command == ["python", "-m", "sglang.launch_server"]
+            assert (path, model, option) == ("--model-path", "MODEL", "--json-model-override-args")
+            assert (limit, int(length)) == ("--context-length", reach.to)
+            keys = json.loads(value)
+            within = "text_config" in config or config["model_type"] in PARTS
+            assert ("text_config" in keys) == within, name
+            assert not within or keys["text_config"] == {key: keys[key] for key in keys if key != "text_config"}
+            assert any("sglang#27974" in note for note in override.notes) == within, name
+            given += 1
+    assert given > 150
+
+
+def test_sglang_keeps_nothing_of_a_scaling_that_is_replaced(saved) -> None:
+    """At the top it merges rope_parameters with those that are there, unless rope_scaling was set to null before."""
+    ramp = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 2048}
+    config = llama(rope_scaling={"rope_type": "llama3", "factor": 4.0, **ramp})
+    words = shlex.split(told(saved(config), 32_768)["linear"]["SGLang"].text or "")
+    keys = json.loads(words[words.index("--json-model-override-args") + 1])
+    assert list(keys)[-2:] == ["rope_scaling", "rope_parameters"]
+    assert keys["rope_scaling"] is None
+    assert "low_freq_factor" not in keys["rope_parameters"]
+
+
+def test_mlx_reads_what_is_pasted_or_says_why_not(saved) -> None:
+    found = told(published.path("qwen3-vl-8b"), 1_048_576)
+    assert found["yarn"]["MLX-LM"].into == "text_config in qwen3-vl-8b.json"
+    assert "passes no scaling" not in (found["yarn"]["MLX-LM"].why or "")
+    assert told(published.path("qwen3-30b-a3b"), 131_072)["yarn"]["MLX-LM"].text is None  # its file has no scaling
+    new = told(published.path("ministral-3-8b"), 1_048_576)["yarn"]["MLX-LM"]
+    assert "rope_parameters" in (new.text or "")  # its file has no rope_scaling
 
 
 def test_the_flags_of_llama_cpp_are_its_own(reaches: dict[str, Any]) -> None:
@@ -346,5 +388,7 @@ def test_data_carries_what_is_printed(saved) -> None:
     data = json.loads(json.dumps(inspect(saved({**LLAMA}), to=32_768).to_dict(), allow_nan=False))
     assert data["to"] == 32_768
     (yarn,) = [one for one in data["scalings"] if one["scaling"] == "yarn"]
-    assert {one["engine"] for one in yarn["overrides"]} == {"transformers 4 and 5", "vLLM", "llama.cpp"}
+    assert {one["engine"] for one in yarn["overrides"]} == {
+        *("transformers 4 and 5", "vLLM", "llama.cpp", "SGLang", "MLX-LM")
+    }
     assert all(one["text"] for one in yarn["overrides"])

@@ -31,6 +31,7 @@ Pattern = Literal[
     "indexed",  # full, of keys that an indexer has chosen, unless layer_types says otherwise
     "sparse",  # full, of keys that an indexer has chosen where layer_types or the marks say so
     "linear",  # layers of linear attention or convolution between full ones, as layer_types says
+    "crossing",  # Mllama: full, except cross_attention_layers, which attend to an image
     "recurrent",  # no attention: every layer is a state-space one
     "compressed",  # DeepSeek V4: sliding, or a window and before it one key for several tokens, as layer_types says
 ]
@@ -56,6 +57,8 @@ class Architecture:
     head_key: str | None = "head_dim"
     """Features of a head; where the key is absent, `defaults` or width / heads. None: always width / heads."""
     longest_key: str = "max_position_embeddings"
+    source_key: str | None = None
+    """The encoder's length, where that is not the decoder's (Whisper)."""
     elsewhere: tuple[str, ...] = ()
     """Keys within rope_parameters that are read beside the scaling."""
     inert: Mapping[str, str] = field(default_factory=dict)
@@ -68,6 +71,8 @@ class Architecture:
     """Whose code the facts are from, where it is not transformers'."""
     class_name: str | None = None
     """The class its checkpoints name in `architectures`, where transformers has no code for it."""
+    first_spelling: Architecture | None = None
+    """The row of configs in which the number of layers has another name: those of its first releases."""
     before: tuple[int, int] | None = None
     """The transformers version that first knew `theta_key`; configs written before it fix the default."""
 
@@ -137,6 +142,8 @@ class Architecture:
     """The layer type of each mark."""
     numbers_in: str | None = None
     """An object that lists the numbers of full (full_attn_layers) and linear layers (kda_layers), from 1 (Kimi)."""
+    blocks_key: str | None = None
+    """A list of objects, one for each layer, whose `attention` says whether the layer has any (Nemotron NAS)."""
     lettered: bool = False
     """Whether `every_key` may be a pattern of letters, LLLG: EXAONE's first spelling."""
     window_key: str = "sliding_window"

@@ -143,6 +143,8 @@ class InMLX:
     """Whether the rope type must be written as `type`."""
     needs_scaling: bool = False
     """Whether its file fails without rope_scaling (DeepSeek V2 is always YaRN)."""
+    needs_within: tuple[str, ...] = ()
+    """Keys that its file takes out of rope_parameters and fails without."""
     new_base_alone: bool = False
     """Whether its file takes the base from rope_parameters, and not the scaling."""
 

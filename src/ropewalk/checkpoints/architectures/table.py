@@ -13,7 +13,7 @@ _LINEAGES = (gemma, latent, llama, qwen, rotating, still)
 TABLE: dict[str, Architecture] = dict(
     sorted((name, row) for lineage in _LINEAGES for name, row in lineage.ROWS.items())
 )
-SEVERAL_PARTS, REMOTE = several_parts.ROWS, several_parts.REMOTE
+SEVERAL_PARTS, REMOTE, UNREADABLE = several_parts.ROWS, several_parts.REMOTE, several_parts.UNREADABLE
 PARTS = {name: row.text for name, row in SEVERAL_PARTS.items()}
 """Models of several parts, and what their `text_config` is where it does not say."""
 
@@ -33,7 +33,12 @@ ANYWHERE = {
 }
 """Keys that mean nothing on any architecture unless it reads them."""
 
-REPEATS = {"sliding_window_size": "sliding_window", "n_ctx": "n_positions", "_sliding_window_pattern": "layer_types"}
+REPEATS = {
+    "theta": "rope_theta",
+    "sliding_window_size": "sliding_window",
+    "n_ctx": "n_positions",
+    "_sliding_window_pattern": "layer_types",
+}
 """Keys that say again what another one says: equal to it, or an error."""
 
 

@@ -143,7 +143,7 @@ class Facts:
         plans = self.resolved.plans.values()
         longest = max((length for length in (self.longest, *(plan.extended for plan in plans)) if length), default=None)
         layers = (layer for plan in plans for layer in plan.layers)
-        return of_layers(layers, longest, linear=self.row.pattern in ("linear", "recurrent"))
+        return of_layers(layers, longest, linear=self.row.pattern in ("linear", "recurrent", "crossing"))
 
     def subjects(self) -> Iterable[Subject]:
         """Each different set of rotating layers."""

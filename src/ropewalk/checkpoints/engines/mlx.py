@@ -81,6 +81,8 @@ class Rule:
                 moved = key not in ("rope_parameters", "head_dim")  # by transformers 5, into rope_parameters
                 where = ", and does not look for it in rope_parameters" if moved else ""
                 return f"its {self.file}.py needs {key} at the top of the config{where}"
+        if (key := next((key for key in self.mlx.needs_within if key not in self.facts.new), None)) is not None:
+            return f"its {self.file}.py needs {key} within rope_parameters"
         for subject in self.facts.subjects():
             scaling = subject.layer.scaling
             if self.mlx.needs_scaling and not self.facts.old:

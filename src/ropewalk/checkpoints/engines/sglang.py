@@ -34,10 +34,7 @@ def read(resolved: Resolved) -> Reading:
     if facts.architecture not in names["architectures"]:
         return _through_transformers(resolved, facts)
     own = _text_class(facts)
-    if (missing := next((key for key in facts.row.sglang.needs if facts.text.get(key) is None), None)) is not None:
-        return Reading(engine=ENGINE, version=VERSION, refusal=f"its own config class of {own} needs {missing}")
-    if "su" in (facts.old.get("type"), facts.old.get("rope_type")):
-        why = "the transformers that it pins, 5.19, takes rope type longrope and no longer its first name, su"
+    if (why := unread(facts)) is not None:
         return Reading(engine=ENGINE, version=VERSION, refusal=why)
     draft, switch = Draft(), "static"
     draft.besides = _besides(facts, own, draft)
@@ -73,6 +70,15 @@ def read(resolved: Resolved) -> Reading:
         else:
             draft.layers.append(subject.numbers_of(scaling, base=base, width=_width(facts, subject, draft)))
     return draft.reading(ENGINE, VERSION, switch=switch, length=_length(facts))
+
+
+def unread(facts: Facts) -> str | None:
+    """Why the config cannot be read at all, before anything overrides it."""
+    if (missing := next((key for key in facts.row.sglang.needs if facts.text.get(key) is None), None)) is not None:
+        return f"its own config class of {_text_class(facts)} needs {missing}"
+    if "su" in (facts.old.get("type"), facts.old.get("rope_type")):
+        return "the transformers that it pins, 5.19, takes rope type longrope and no longer its first name, su"
+    return None
 
 
 def _text_class(facts: Facts) -> str:

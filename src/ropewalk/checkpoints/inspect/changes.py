@@ -96,7 +96,7 @@ class Config:
         found: dict[str, Any] = {self.known.longest_key: self.longest, "rope_parameters": self.parameters()}
         if self.facts.text.get("rope_scaling") is not None:
             found["rope_scaling"] = None  # it would win over rope_parameters
-        return {**found, **self._bases(only_stated=True), **self._head()}
+        return {**found, **self.bases(only_stated=True), **self._head()}
 
     def old(self) -> dict[str, Any]:
         """The keys of transformers 4, which 5 reads too."""
@@ -112,7 +112,7 @@ class Config:
             found["rope_scaling"] = {"type": scaling.pop("rope_type"), **scaling}
         if self.facts.text.get("rope_parameters") is not None:
             found["rope_parameters"] = None
-        return {**found, **self._bases(only_stated=False), **self._head()}
+        return {**found, **self.bases(only_stated=False), **self._head()}
 
     def parameters(self) -> dict[str, Any]:
         """rope_parameters, complete."""
@@ -152,7 +152,7 @@ class Config:
         stated = [key for key in LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
         return dict.fromkeys((self.known.longest_key, *stated), to)
 
-    def _bases(self, *, only_stated: bool) -> dict[str, Any]:
+    def bases(self, *, only_stated: bool) -> dict[str, Any]:
         """The base beside the parameters: where it stands in the file, it must not contradict them."""
         key = self.known.theta_key
         if key is None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ropewalk.checkpoints.errors import BadInput
-from ropewalk.checkpoints.inspect.overrides import MODEL, Override, overrides
+from ropewalk.checkpoints.inspect.overrides import overrides
+from ropewalk.checkpoints.inspect.pasted import MODEL, Override
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.plan import LayerPlan, Plan
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN, ladder

@@ -7,41 +7,27 @@ elsewhere stands why not. None of it is measured: what a model's answers are wor
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ropewalk.checkpoints.architectures.table import SEVERAL_PARTS
-from ropewalk.checkpoints.engines import Reading, transformers4, transformers5, vllm
+from ropewalk.checkpoints.engines import sglang, vllm
 from ropewalk.checkpoints.engines.facts import Facts
-from ropewalk.checkpoints.engines.llama_cpp import flags, rules
-from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.inspect.changes import USUAL, Config, Wanted
-from ropewalk.checkpoints.resolve.hf import resolve
+from ropewalk.checkpoints.inspect.file_keys import of_mlx, of_transformers
+from ropewalk.checkpoints.inspect.llama_cpp_flags import of_llama_cpp
+from ropewalk.checkpoints.inspect.pasted import MODEL, Override, as_json, brought, reading_of
 from ropewalk.checkpoints.resolve.layers import FULL
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.part import find_part
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, LongRoPE, Scaling
 
-MODEL = "MODEL"
-"""Stands for the model's directory where only its config was given."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Override:
-    """The keys or flags for one engine, or why there are none."""
-
-    engine: str
-    into: str | None = None
-    """The object of a file that the text's keys belong into; None: the text is a command."""
-    text: str | None = None
-    why: str | None = None
-    """Why there is no text."""
-    notes: tuple[str, ...] = ()
-    """What else the engine does with these keys or flags."""
+OTHERS = "transformers, vLLM, SGLang and MLX-LM"
+"""All but llama.cpp, whose flags stand beside no config."""
+Keys = tuple[dict[str, Any] | None, str | None, tuple[str, ...]]
+"""To override; None and why there are none; and what else the engine then does."""
 
 
 def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL) -> tuple[Override, ...]:
@@ -53,60 +39,26 @@ def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL)
     if facts.gguf:
         convert = f"ropewalk export {shlex.quote(model)} OUT --format hf"
         why = f"a GGUF file has no config.json; make a directory of it: {convert}"
-        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, None)
+        return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, None)
     config = Config(facts, find_part(resolved.config, resolved.where), wanted)
     if config.known.theta_key is None and "rope_parameters" not in config.known.defaults:
         why = f"the code of {resolved.model_type} has a fixed base, and reads no scaling"
-        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
+        return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, config)
     if resolved.text_at not in ((), ("text_config",)):
         at = ".".join(resolved.text_at)
         why = f"its text part is in {at}, and how {facts.model_type} reads that is not known"
-        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
+        return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, config)
     several = SEVERAL_PARTS.get(facts.model_type)
     if not config.inside and several is not None and not several.keys_at_top:
         why = f"their {facts.model_type} takes its text model from text_config, and this config has none"
-        return Override(engine="transformers and vLLM", why=why), _llama_cpp(wanted, model, config)
-    return (*_transformers(config), _vllm(config, model), _llama_cpp(wanted, model, config))
-
-
-def _transformers(config: Config) -> tuple[Override, ...]:
-    if isinstance(config.wanted.scaling, LongRoPE):
-        return (Override(engine="transformers", why="nothing to change: it switches to the long list by itself"),)
-    old, new = config.old(), config.new()
-    answers = {"5": _checked(config, old, transformers5), "4": _checked(config, old, transformers4)}
-    if not config.facts.new and all(why is None for why, _ in answers.values()):
-        _, notes = answers["5"]
-        return (Override(engine="transformers 4 and 5", into=config.into, text=_json(old), notes=notes),)
-    found = []
-    for version, changes, engine in (("5", new, transformers5), ("4", old, transformers4)):
-        why, notes = _checked(config, changes, engine)
-        into, text = (None, None) if why is not None else (config.into, _json(changes))
-        found.append(Override(engine=f"transformers {version}", into=into, text=text, why=why, notes=notes))
-    if found[0].why is not None and found[0].why == found[1].why:
-        return (Override(engine="transformers 4 and 5", why=found[0].why),)
-    return tuple(found)
-
-
-def _checked(config: Config, changes: Mapping[str, Any], engine: Any) -> tuple[str | None, tuple[str, ...]]:
-    """Why the changed config is not read as wanted, or what else the engine then does."""
-    reading = _reading(config, config.changed(changes), engine)
-    why = config.wanted.short_of(reading)
-    return why, () if why is not None else _besides(config, reading, engine)
-
-
-def _reading(config: Config, changed: Mapping[str, Any], engine: Any) -> Reading:
-    try:
-        return engine.read(resolve(changed, where=config.facts.resolved.where, strict=False))
-    except BadInput as error:
-        return Reading(engine=engine.ENGINE, version=engine.VERSION, refusal=f"{error.field} {error.problem}")
-    except ValueError as error:
-        return Reading(engine=engine.ENGINE, version=engine.VERSION, refusal=str(error))
-
-
-def _besides(config: Config, reading: Reading, engine: Any) -> tuple[str, ...]:
-    """Disagreements that the change brings."""
-    before = {note.what for note in engine.read(config.facts.resolved).notes}
-    return tuple(note.what for note in reading.notes if note.counts and note.what not in before)
+        return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, config)
+    return (
+        *of_transformers(config),
+        _vllm(config, model),
+        of_llama_cpp(wanted, model, config),
+        _sglang(config, model),
+        of_mlx(config),
+    )
 
 
 def _vllm(config: Config, model: str) -> Override:
@@ -115,7 +67,7 @@ def _vllm(config: Config, model: str) -> Override:
     found, why, notes = _vllm_keys(config)
     if found is None:
         return Override(engine="vLLM", why=why)
-    given = f" --hf-overrides {shlex.quote(_json(found))}" if found else ""
+    given = f" --hf-overrides {shlex.quote(as_json(found))}" if found else ""
     return Override(engine="vLLM", text=f"{serve}{given} {told}", notes=notes)
 
 
@@ -138,31 +90,67 @@ def vllm_keys(resolved: Resolved, scaling: Scaling | None, to: int) -> tuple[dic
     return ({"text_config": changes} if config.inside else dict(changes)), None
 
 
-def _vllm_keys(config: Config) -> tuple[dict[str, Any] | None, str | None, tuple[str, ...]]:
-    """The keys that override the config's; None and why there are none; and what else it then does."""
-    if isinstance(config.wanted.scaling, LongRoPE):
-        why = config.wanted.short_of(vllm.read(config.facts.resolved))
-        return None if why else {}, why, ()
+def _vllm_keys(config: Config) -> Keys:
+    """None, and why there are none; or the keys that override the config's, and what else it then does."""
     if isinstance(config.wanted.scaling, Dynamic):
         why = "its base does not grow with the text: it either does not scale, or scales texts of every length"
         return None, why, ()
+    return _keys(config, vllm)
+
+
+def _sglang(config: Config, model: str) -> Override:
+    """Overrides reach a config that transformers' class has read and that has the keys of its text part at the top,
+    too. Its models read one or the other, and the length is the text part's: a text part is named besides the top."""
+    facts = config.facts
+    if (why := sglang.unread(facts)) is not None:
+        return Override(engine="SGLang", why=why)
+    found, why, notes = _keys(config, sglang)
+    if found is None:
+        return Override(engine="SGLang", why=why)
+    if "text_config" in found:
+        found = {**found["text_config"], **found}
+        notes = (
+            *notes,
+            "reads the top of the config or text_config, by the model, and must be given both (sglang#27974)",
+        )
+    given = f" --json-model-override-args {shlex.quote(as_json(found))}" if found else ""
+    command = f"python -m sglang.launch_server --model-path {shlex.quote(model)}{given}"
+    return Override(engine="SGLang", text=f"{command} --context-length {config.wanted.to}", notes=notes)
+
+
+def _keys(config: Config, engine: Any) -> Keys:
+    """With the length where it must be raised; vLLM and SGLang both override what transformers' class has read."""
+    if isinstance(config.wanted.scaling, LongRoPE):
+        why = config.wanted.short_of(engine.read(config.facts.resolved))
+        return None if why else {}, why, ()
+    nested = config.facts.model_type in SEVERAL_PARTS or config.inside is not None
     why: str | None = None
     for longer in (False, True):
-        changes: dict[str, Any] = {"rope_parameters": config.parameters()}
-        if longer:
-            changes = {**config.short_lengths(), **changes}
-        elif config.facts.text.get(config.known.longest_key) is None:
+        if not longer and config.facts.text.get(config.known.longest_key) is None:
             continue  # the class's own default would be the end
-        nested = config.facts.model_type in SEVERAL_PARTS or config.inside is not None
-        if nested:
-            changes["rope_parameters"] = _over(_loaded(config), changes["rope_parameters"])
-        reading = _reading(config, config.changed(_as_vllm(config, changes)), vllm)
+        lengths = config.short_lengths() if longer else {}
+        given: dict[str, Any] = {**lengths, **_given(config, engine, nested)}
+        spent = {key: None for key in ("rope_scaling", config.known.theta_key, config.known.local_theta_key) if key}
+        held = _without_nulls(given["rope_parameters"])
+        reading = reading_of(config, config.changed({**spent, **lengths, "rope_parameters": held}), engine)
         missing = config.wanted.short_of(reading)
         if missing is None and (reading.length or 0) >= config.wanted.to:
-            notes = (*_besides(config, reading, vllm), *_table(config, longer))
-            return {"text_config": changes} if nested else changes, None, notes
+            notes = brought(config, reading, engine)
+            notes = (*notes, *_table(config, longer)) if engine is vllm else notes
+            return {"text_config": given} if nested else given, None, notes
         why = why or missing
     return None, why or "its maximum length would stay shorter", ()
+
+
+def _given(config: Config, engine: Any, nested: bool) -> dict[str, Any]:
+    """rope_parameters, so that nothing of those that are there is left. vLLM merges objects within text_config.
+    SGLang merges these two at the top, unless they were set to null before; and some of its models read the base
+    beside them."""
+    new, old = config.parameters(), _loaded(config)
+    if engine is vllm:
+        return {"rope_parameters": _over(old, new) if nested else new}
+    left = nested or any(key not in new for key in old)
+    return {**({"rope_scaling": None} if left else {}), **config.bases(only_stated=True), "rope_parameters": new}
 
 
 def _table(config: Config, longer: bool) -> tuple[str, ...]:
@@ -177,7 +165,7 @@ def _table(config: Config, longer: bool) -> tuple[str, ...]:
 
 
 def _loaded(config: Config) -> dict[str, Any]:
-    """rope_parameters as transformers' config class holds them before vLLM overrides them."""
+    """rope_parameters as transformers' config class holds them before an engine overrides them."""
     if config.facts.nested:
         return dict(config.facts.new)
     flat = {key: value for key, value in (config.facts.new or config.facts.old).items() if value is not None}
@@ -197,50 +185,7 @@ def _over(old: Mapping[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return found | {key: usual.get(key) for key in old if key not in new and key != "type"}
 
 
-def _as_vllm(config: Config, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes beside a config whose older keys transformers has taken up into rope_parameters."""
-    spent = {key: None for key in ("rope_scaling", config.known.theta_key, config.known.local_theta_key) if key}
-    return {**spent, **changes, "rope_parameters": _without_nulls(changes["rope_parameters"])}
-
-
 def _without_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
     return {
         key: _without_nulls(one) if isinstance(one, Mapping) else one for key, one in value.items() if one is not None
     }
-
-
-def _llama_cpp(wanted: Wanted, model: str, config: Config | None) -> Override:
-    resolved, scaling = wanted.resolved, wanted.scaling
-    file = shlex.quote(model if config is None else f"{MODEL}.gguf")
-    serve = f"llama-server -m {file} -c {wanted.to}"
-    as_is = rules.read(resolved)
-    if as_is.refusal is not None:
-        return Override(engine="llama.cpp", why=as_is.refusal)
-    if isinstance(scaling, LongRoPE):
-        why = wanted.short_of(as_is)
-        return Override(engine="llama.cpp", why=why) if why else Override(engine="llama.cpp", text=serve)
-    layer = next(one for one in resolved.plan.layers if one.base is not None and wanted.of(one) is scaling)
-    given = flags.flags(resolved, scaling, layer, wanted.to)
-    if given is None:
-        why = f"it has no flag for {scaling.kind}"
-    else:
-        why = wanted.short_of(flags.read(resolved, scaling))
-    if why is None and given is not None:
-        return Override(engine="llama.cpp", text=f"{serve} {' '.join(given)}")
-    return Override(engine="llama.cpp", why=f"{why}{_converted(config)}")
-
-
-def _converted(config: Config | None) -> str:
-    """Whether a file made of the changed config would do."""
-    if config is None or isinstance(config.wanted.scaling, Dynamic):
-        return ""
-    # Its converter takes a rope_parameters that is null for one that is there.
-    changes = config.new() if config.facts.new else config.old()
-    short = config.wanted.short_of(_reading(config, config.changed(changes), rules))
-    if short is not None:
-        return f"; nor would a GGUF file converted from the changed config: {short}"
-    return "; change config.json as for transformers, then convert it: ropewalk export MODEL MODEL.gguf --format gguf"
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -20,7 +20,7 @@ from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.files.hub import locate
 from ropewalk.checkpoints.inspect.drift import Drift, drifts
 from ropewalk.checkpoints.inspect.lengths import Reach, Waves, reach, waves
-from ropewalk.checkpoints.inspect.overrides import MODEL
+from ropewalk.checkpoints.inspect.pasted import MODEL
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.resolve.resolved import Resolved
 

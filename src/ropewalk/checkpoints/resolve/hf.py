@@ -17,6 +17,7 @@ from ropewalk.checkpoints.resolve.keys import LARGEST_LENGTH, Keys, shown
 from ropewalk.checkpoints.resolve.layers import (
     CHUNKED,
     CONV,
+    CROSS,
     FEED_FORWARD,
     FULL,
     LINEAR,
@@ -107,6 +108,8 @@ def _rope_plan(part: Part, notes: list[str], arithmetic: Arithmetic) -> Plan:
         notes.append("layers that are a feed-forward network alone have no positions: kind none")
     if LINEAR in layers.types or CONV in layers.types:
         notes.append("layers of linear attention or convolution have no position encoding of their own: kind none")
+    if CROSS in layers.types:
+        notes.append("layers of cross-attention attend to an image, and have no positions: kind none")
     if CHUNKED in layers.types:
         notes.append(
             f"chunked_attention sees its own chunk of {layers.window:,} tokens, at most that many: shown as window"

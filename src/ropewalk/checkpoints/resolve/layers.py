@@ -6,23 +6,25 @@ Names lie here: `no_rope_layers[i] == 1` means that layer i uses RoPE (transform
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.resolve.keys import LARGEST_LENGTH, MOST_LAYERS, Keys, shown
 
-FULL, SLIDING, CHUNKED, LINEAR, CONV, INDEXED = (
+FULL, SLIDING, CHUNKED, LINEAR, CONV, INDEXED, CROSS = (
     "full_attention",
     "sliding_attention",
     "chunked_attention",
     "linear_attention",
     "conv",
     "indexed_attention",
+    "cross_attention",
 )
 FEED_FORWARD = ("mlp", "moe")
 """Layers of hybrids that are a feed-forward network alone."""
-WITHOUT_ATTENTION = (LINEAR, CONV, *FEED_FORWARD)
+WITHOUT_ATTENTION = (LINEAR, CONV, CROSS, *FEED_FORWARD)
+"""To other tokens of the text."""
 COMPRESSED = ("compressed_sparse_attention", "heavily_compressed_attention")
 _OTHER_NAMES = {"attention": FULL, "mamba": LINEAR, "minimax_m3_sparse": INDEXED}
 """Of hybrids before transformers 5, and of an indexed layer."""
@@ -33,6 +35,7 @@ _ALLOWED = {
     "sparse": (FULL, INDEXED, "minimax_m3_sparse"),
     "linear": (FULL, LINEAR, CONV, INDEXED, *FEED_FORWARD, "attention", "mamba"),
     "recurrent": (LINEAR,),
+    "crossing": (FULL, CROSS),
     "window": (FULL, SLIDING),
     "full": (FULL, SLIDING),
 }
@@ -126,6 +129,7 @@ def _stated(keys: Keys, known: Architecture, count: int) -> tuple[str, ...] | No
     for key, other in (
         (known.marks_key, _marked(keys, known, count)),
         (known.numbers_in, _numbered(keys, known, count)),
+        (known.blocks_key, _blocked(keys, known, count)),
     ):
         if found is not None and other is not None and found != other:
             place = next(i for i, (one, two) in enumerate(zip(found, other, strict=True)) if one != two)
@@ -174,6 +178,35 @@ def _numbered(keys: Keys, known: Architecture, count: int) -> tuple[str, ...] | 
     if sorted([*full, *linear]) != list(range(1, count + 1)):
         raise inner.bad("kda_layers", f"and full_attn_layers do not name each of {count:,} layers once", "correct it")
     return tuple(FULL if i + 1 in full else LINEAR for i in range(count))
+
+
+def _blocked(keys: Keys, known: Architecture, count: int) -> tuple[str, ...] | None:
+    """Nemotron NAS: attention is taken out of some layers, or put down to one linear map."""
+    key = known.blocks_key
+    if key is None or (blocks := keys.stated(key)) is None:
+        return None
+    if not isinstance(blocks, list) or len(blocks) != count:
+        raise keys.bad(key, f"{shown(blocks)} is not one object for each of {count:,} layers", "correct it")
+    types = []
+    for place, block in enumerate(blocks):
+        attention = block.get("attention") if isinstance(block, Mapping) else None
+        if not isinstance(attention, Mapping):
+            raise keys.bad(f"{key}[{place}]", "does not say what its attention is", 'add {"attention": {...}}')
+        inner = keys.inside(f"{key}[{place}].attention", attention)
+        for limit in ("window_length", "num_sink_tokens"):
+            if inner.stated(limit) is not None:
+                raise inner.bad(limit, f"{shown(attention[limit])} changes what a layer sees", "only null is supported")
+        without = inner.flag("no_op") or inner.flag("replace_with_linear")
+        types.append(FEED_FORWARD[0] if without else FULL)
+    return tuple(types)
+
+
+def _crossing(keys: Keys, count: int) -> tuple[str, ...]:
+    key = "cross_attention_layers"
+    numbers = keys.raw(key)
+    if not isinstance(numbers, list) or any(type(n) is not int or not 0 <= n < count for n in numbers):
+        raise keys.bad(key, f"{shown(numbers)} is not a list of layers from 0 to {count - 1:,}", "correct it")
+    return tuple(CROSS if number in numbers else FULL for number in range(count))
 
 
 def _numbers(keys: Keys, key: str, count: int) -> set[int]:
@@ -251,7 +284,7 @@ def _compressed(keys: Keys, known: Architecture, window: int | None) -> str:
 
 
 def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
-    if known.pattern in ("full", "indexed", "linear", "sparse", "recurrent"):
+    if known.pattern in ("full", "indexed", "linear", "sparse", "recurrent", "crossing"):
         return None
     if known.past_window_key is not None and (size := keys.integer(known.past_window_key, most=LARGEST_LENGTH)):
         width = keys.integer(known.window_key, most=LARGEST_LENGTH)
@@ -363,6 +396,8 @@ def _drawn(
             return (INDEXED,) * count
         case "linear":
             return _linear(keys, known, count, every, offset)
+        case "crossing":
+            return _crossing(keys, count)
         case "recurrent":
             return (LINEAR,) * count
         case "compressed":
@@ -398,7 +433,10 @@ def _linear(keys: Keys, known: Architecture, count: int, every: int, offset: int
                 f"list numbers from 0 to {count - 1}",
             )
         return tuple(FULL if i in indices else CONV for i in range(count))
-    if all(keys.data.get(key or "") is None for key in (known.types_key, known.marks_key, known.numbers_in)):
+    if all(
+        keys.data.get(key or "") is None
+        for key in (known.types_key, known.marks_key, known.numbers_in, known.blocks_key)
+    ):
         raise keys.bad(known.types_key, "is missing, and nothing else says which layers are full attention", "add it")
     return (FULL,) * count
 

@@ -101,7 +101,10 @@ def _all_or_none(value: Any, plan: Plan, _: Stack) -> bool:
     return all(rotates is value for rotates in _rotate(plan))
 
 
-_ROTATES = ("use_rope", "rope", "rotary", "use_rotary", "use_rotary_embeddings", "use_rotary_position_embeddings")
+_ROTATES = (
+    *("use_rope", "rope", "rotary", "use_rotary", "use_rotary_embeddings", "use_rotary_position_embeddings"),
+    "use_rotary_pos_emb",
+)
 _CONSISTENT: Mapping[str, Callable[[Any, Plan, Stack], bool]] = {
     "head_dim": lambda value, plan, _: all(layer.head_width in (None, value) for layer in plan.layers),
     "is_decoder": lambda value, _, stack: value is False or stack != "encoder",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.architectures.generated import of_transformers
-from ropewalk.checkpoints.architectures.table import PARTS, REMOTE, SEVERAL_PARTS, TEXTS, find, nearest
+from ropewalk.checkpoints.architectures.table import PARTS, REMOTE, SEVERAL_PARTS, TEXTS, UNREADABLE, find, nearest
 from ropewalk.checkpoints.resolve.keys import Keys, shown
 
 
@@ -36,6 +36,8 @@ def find_part(config: Mapping[str, Any], where: str) -> Part:
             f"{REMOTE[model_type]}",
             "convert it to an architecture that states its positions",
         )
+    if model_type in UNREADABLE:
+        raise keys.bad("model_type", f"{model_type!r} is known, and no plan can say it: {UNREADABLE[model_type]}")
     if model_type not in PARTS:
         return (None if find(model_type) else _text_part(keys, model_type)) or _known(keys, model_type, None, {})
     refusal = f"{model_type} reads more than text; only its text part was resolved"
@@ -79,6 +81,8 @@ def _known(
             f"would be guesses, even where it states rope keys.{remote}",
             "`ropewalk list architectures` names those that can be read",
         )
+    if known.first_spelling is not None and keys.data.get(known.first_spelling.layer_key) is not None:
+        known = known.first_spelling
     defaults = {**known.defaults, **(_implied(model_type, known) if outside else {})}
     if known.before is not None and known.theta_key is not None and not outside:
         version = re.match(r"(\d{1,4})\.(\d{1,4})", str(keys.data.get("transformers_version")))
@@ -110,6 +114,8 @@ def refusal_of(part: Part) -> str | None:
         reasons.append("multimodal M-RoPE")
     if known.pattern == "linear":
         reasons.append("layers of linear attention or convolution")
+    if known.pattern == "crossing":
+        reasons.append("layers of cross-attention")
     if known.pattern == "recurrent":
         reasons.append("no attention")
     if known.pattern == "compressed":

@@ -41,7 +41,19 @@ def _learned(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Pla
             "sinusoidal_pos_embds", "true fills the table with sinusoids, which is not supported", "use false"
         )
     keys.read.add("sinusoidal_pos_embds")
-    rows = keys.needed(known.longest_key, most=LARGEST_LENGTH)
+    if known.stack == "encoder-decoder":
+        if known.source_key is not None:
+            notes.append("positions of the encoder are those of frames of sound, whose table holds sinusoids")
+        return {
+            "encoder": _table(keys, known, known.source_key or known.longest_key, "encoder_layers"),
+            "decoder": _table(keys, known, known.longest_key, "decoder_layers"),
+        }
+    return {known.stack: _table(keys, known, known.longest_key, known.layer_key)}
+
+
+def _table(keys: Keys, known: Architecture, longest_key: str, layer_key: str) -> Plan:
+    """One learned table, whose rows are before the first layer."""
+    rows = keys.needed(longest_key, most=LARGEST_LENGTH)
     first, first_from = known.first_row, f"transformers' code for {keys.owner}"
     if first == "pad":
         pad = keys.integer("pad_token_id", least=0)
@@ -51,9 +63,9 @@ def _learned(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Pla
         )
     longest = rows if known.rows_beside else rows - first
     if longest < 1:
-        raise keys.bad(known.longest_key, f"{rows} rows leave none past the first {first}", "correct it")
+        raise keys.bad(longest_key, f"{rows} rows leave none past the first {first}", "correct it")
     table = {"longest": longest, "first_row": first}
-    sources = {"longest": keys.source(known.longest_key), "first_row": first_from}
+    sources = {"longest": keys.source(longest_key), "first_row": first_from}
     name, settings = "learned", table
     if known.kind == "mpnet":
         buckets = _buckets(keys, bidirectional=True)
@@ -61,10 +73,9 @@ def _learned(keys: Keys, known: Architecture, notes: list[str]) -> dict[str, Pla
         settings = {"parts": [{"kind": "learned", **table}, {"kind": "t5", **buckets}]}
         sources["buckets"] = keys.source("relative_attention_num_buckets")
     layer = LayerPlan(kind=name, settings=json.dumps(settings), sources=tuple(sources.items()))
-    count = keys.needed(known.layer_key, most=MOST_LAYERS)
-    at = keys.source(known.longest_key) + ("" if not first or known.rows_beside else f" - {first}")
-    plan = Plan(layers=(layer,) * count, stated=longest, table=longest, sources=(("stated", at), ("table", at)))
-    return {"encoder" if known.stack == "encoder" else "decoder": plan}
+    count = keys.needed(layer_key, most=MOST_LAYERS)
+    at = keys.source(longest_key) + ("" if not first or known.rows_beside else f" - {first}")
+    return Plan(layers=(layer,) * count, stated=longest, table=longest, sources=(("stated", at), ("table", at)))
 
 
 def _buckets(keys: Keys, *, bidirectional: bool) -> dict[str, Any]:

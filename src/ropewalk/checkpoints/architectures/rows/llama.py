@@ -30,6 +30,11 @@ ROWS = {
         defaults={"sliding_window": 4096, "max_window_layers": 62},
         llama_cpp=InLlamaCpp(windows="none", graph="its dots1 graph"),
     ),
+    "exaone": Architecture(
+        code="EXAONE 3's own code",
+        class_name="ExaoneForCausalLM",
+        layer_key="num_layers",
+    ),
     "granite": Architecture(fixed={"position_embedding_type": "rope"}, gguf=_PAIRS),
     "granitemoe": Architecture(experts=True, fixed={"position_embedding_type": "rope"}),
     "granitemoeshared": Architecture(experts=True, fixed={"position_embedding_type": "rope"}, gguf_name="granitemoe"),
@@ -85,6 +90,7 @@ ROWS = {
         elsewhere=("llama_4_scaling_beta", "max_position_embeddings"),
         gguf_name="mistral3",
         gguf=_PAIRS,
+        mlx=InMLX(needs_within=("llama_4_scaling_beta", "original_max_position_embeddings")),
         vllm=InVLLM(windows="stated", temperature="dropped"),
         llama_cpp=InLlamaCpp(
             windows="none",
@@ -114,6 +120,19 @@ ROWS = {
         transformers=InTransformers(head_dim_null=(4, 5)),
         vllm=InVLLM(windows="stated"),
         llama_cpp=InLlamaCpp(windows="none", graph="its llama graph, which Mixtral is converted to,", flags="all"),
+    ),
+    "mllama_text_model": Architecture(
+        pattern="crossing",
+        head_key=None,
+        defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
+        implied={"rope_theta": 500_000.0, "num_hidden_layers": 40, "max_position_embeddings": 131_072},
+    ),
+    "nemotron-nas": Architecture(
+        code="NVIDIA's DeciLM code",
+        class_name="DeciLMForCausalLM",
+        pattern="linear",
+        blocks_key="block_configs",
+        head_key=None,
     ),
     "seed_oss": Architecture(defaults={"head_dim": 128}, gguf=InGGUF()),
     "smollm3": Architecture(

@@ -50,6 +50,7 @@ _NEXT_VL = replace(
 
 ROWS = {
     "qwen2": _QWEN2,
+    "qwen2_5_omni_text": replace(_VL, defaults={"sliding_window": 32_768, "max_window_layers": 28}),
     "qwen2_5_vl_text": _VL,
     "qwen2_moe": Architecture(
         pattern="odd",

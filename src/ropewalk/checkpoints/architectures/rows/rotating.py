@@ -253,6 +253,15 @@ ROWS = {
         defaults={"head_dim": 128, "rotary_dim": 64, "index_head_dim": 128},
         transformers=InTransformers(rotary_key_unread_in_5=True),
     ),
+    "minimax_text_01": Architecture(
+        code="MiniMax's own code",
+        class_name="MiniMaxText01ForCausalLM",
+        pattern="linear",
+        experts=True,
+        rotary_key="rotary_dim",
+        marks_key="attn_type_list",
+        marks={0: "linear_attention", 1: "full_attention"},
+    ),
     "modernbert": Architecture(
         stack="encoder",
         pattern="first",
@@ -293,7 +302,33 @@ ROWS = {
         marks_key="hybrid_override_pattern",
         marks={"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"},
     ),
-    "nomic_bert": Architecture(stack="encoder"),
+    "neobert": Architecture(
+        code="NeoBERT's own code",
+        class_name="NeoBERTLMHead",
+        stack="encoder",
+        layout="pairs",
+        head_key=None,
+        theta_key=None,
+        fraction_key=None,
+        longest_key="max_length",
+        defaults={"rope_theta": 10_000.0},
+    ),
+    "nomic_bert": Architecture(
+        stack="encoder",
+        first_spelling=Architecture(
+            code="Nomic's own code",
+            stack="encoder",
+            layer_key="n_layer",
+            heads_key="n_head",
+            width_key="n_embd",
+            head_key=None,
+            longest_key="n_positions",
+            theta_key="rotary_emb_base",
+            fraction_key="rotary_emb_fraction",
+            fixed={"rotary_emb_interleaved": False, "causal": False, "rotary_scaling_factor": None},
+            inert={"max_trained_positions": "it counts beside a rotary_scaling_factor alone"},
+        ),
+    ),
     "olmo": Architecture(head_key=None, gguf=InGGUF(layout="pairs"), transformers=InTransformers(two_keys_in_4=True)),
     "olmo2": Architecture(
         head_key=None,
@@ -346,6 +381,7 @@ ROWS = {
         vllm=InVLLM(windows="stated"),
         llama_cpp=InLlamaCpp(windows="none", graph="its phimoe graph"),
     ),
+    "solar_open": Architecture(experts=True, defaults={"head_dim": 128}),
     "stablelm": Architecture(
         head_key=None, defaults={"partial_rotary_factor": 0.25}, gguf=InGGUF(), sglang=InSGLang(part_at_top=True)
     ),

@@ -38,6 +38,7 @@ ROWS = {
     "minicpmv4_6": SeveralParts(text="qwen3_5_text"),
     "minimax_m3_vl": SeveralParts(text="minimax_m3_vl_text"),
     "mistral3": SeveralParts(text="mistral"),
+    "mllama": SeveralParts(text="mllama_text_model"),
     "muse_glimmer": SeveralParts(text="muse_glimmer_text"),
     "ovis2": SeveralParts(text="qwen2"),
     "paddleocr_vl": SeveralParts(text="paddleocr_vl_text", keys_at_top=True),
@@ -64,6 +65,11 @@ REMOTE = {
     "chatglm": "ChatGLM's positions are in its own code; the GLM-4 checkpoints whose names end in -hf state them",
     "qwen": "the first Qwen's dynamic NTK and log-n scaling are in its own code; Qwen1.5 and later state theirs",
     "minicpm": "MiniCPM's positions are in its own code",
+    "new": "the NTK that gte's first models state is a formula of their own code, with another exponent than others'",
     "phi3small": "Phi-3-small's block-sparse layers are in its own code",
 }
 """Known by name, and refused: nothing but Python code says what they are, and that is not run."""
+
+_DISENTANGLED = "its scores add products of each token with the other's relative position, which no encoding here has"
+UNREADABLE = {"deberta": _DISENTANGLED, "deberta-v2": _DISENTANGLED}
+"""Known by name, and refused: what their code does with positions is none of the encodings of a plan."""

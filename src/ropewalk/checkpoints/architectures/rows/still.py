@@ -17,6 +17,18 @@ _GPT2 = Architecture(
     head_key=None,
     longest_key="n_positions",
 )
+_BART = Architecture(
+    kind="learned",
+    stack="encoder-decoder",
+    layer_key="encoder_layers",
+    heads_key="encoder_attention_heads",
+    width_key="d_model",
+    head_key=None,
+    first_row=2,
+    rows_beside=True,
+    inert={"extra_pos_embeddings": "the rows before the first position are 2 in any case"},
+    fixed={"static_position_embeddings": False},
+)
 _T5 = Architecture(
     kind="t5",
     stack="encoder-decoder",
@@ -29,6 +41,7 @@ _T5 = Architecture(
 )
 
 ROWS = {
+    "bart": _BART,
     "bert": replace(_LEARNED, family="bert", gguf=InGGUF()),
     "bloom": Architecture(
         kind="alibi",
@@ -58,6 +71,7 @@ ROWS = {
         inert={"extra_pos_embeddings": "of BART, whose config Marian grew from"},
         family="marian",
     ),
+    "mbart": _BART,
     "mpnet": Architecture(
         kind="mpnet",
         stack="encoder",
@@ -83,5 +97,16 @@ ROWS = {
     "roberta": _ROBERTA,
     "t5": replace(_T5, family="t5", gguf=InGGUF()),
     "umt5": replace(_T5, refusal="UMT5 has a bias table of its own in every layer"),
+    "whisper": replace(
+        _BART,
+        layer_key="decoder_layers",
+        heads_key="decoder_attention_heads",
+        longest_key="max_target_positions",
+        source_key="max_source_positions",
+        first_row=0,
+        rows_beside=False,
+        inert={},
+        fixed={},
+    ),
     "xlm-roberta": _ROBERTA,
 }

@@ -1,0 +1,43 @@
+"""Flags for llama-server, or whether a file converted from the changed config would do."""
+
+from __future__ import annotations
+
+import shlex
+
+from ropewalk.checkpoints.engines.llama_cpp import flags, rules
+from ropewalk.checkpoints.inspect.changes import Config, Wanted
+from ropewalk.checkpoints.inspect.pasted import MODEL, Override, reading_of
+from ropewalk.scaling import Dynamic, LongRoPE
+
+
+def of_llama_cpp(wanted: Wanted, model: str, config: Config | None) -> Override:
+    resolved, scaling = wanted.resolved, wanted.scaling
+    file = shlex.quote(model if config is None else f"{MODEL}.gguf")
+    serve = f"llama-server -m {file} -c {wanted.to}"
+    as_is = rules.read(resolved)
+    if as_is.refusal is not None:
+        return Override(engine="llama.cpp", why=as_is.refusal)
+    if isinstance(scaling, LongRoPE):
+        why = wanted.short_of(as_is)
+        return Override(engine="llama.cpp", why=why) if why else Override(engine="llama.cpp", text=serve)
+    layer = next(one for one in resolved.plan.layers if one.base is not None and wanted.of(one) is scaling)
+    given = flags.flags(resolved, scaling, layer, wanted.to)
+    if given is None:
+        why = f"it has no flag for {scaling.kind}"
+    else:
+        why = wanted.short_of(flags.read(resolved, scaling))
+    if why is None and given is not None:
+        return Override(engine="llama.cpp", text=f"{serve} {' '.join(given)}")
+    return Override(engine="llama.cpp", why=f"{why}{_converted(config)}")
+
+
+def _converted(config: Config | None) -> str:
+    """Whether a file made of the changed config would do."""
+    if config is None or isinstance(config.wanted.scaling, Dynamic):
+        return ""
+    # Its converter takes a rope_parameters that is null for one that is there.
+    changes = config.new() if config.facts.new else config.old()
+    short = config.wanted.short_of(reading_of(config, config.changed(changes), rules))
+    if short is not None:
+        return f"; nor would a GGUF file converted from the changed config: {short}"
+    return "; change config.json as for transformers, then convert it: ropewalk export MODEL MODEL.gguf --format gguf"
