@@ -5,6 +5,8 @@ A target is a module, a class used as a namespace, or an instance. It has
     spec      a Spec: what it claims to be, the ground truth it is checked against
     build(dtype=torch.float32, device="cpu")            a fresh instance of anything; called often
 
+    outside_torch = True        where its arrays are not torch's: torch.compile and torch.export are then not asked for
+
 and any of these, each of which takes what `build` returned first:
 
     cos_sin(built, positions) -> (cos, sin)             (B, L) int64 -> (B, L, R/2) each, the gain included

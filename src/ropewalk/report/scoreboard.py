@@ -19,7 +19,7 @@ from ropewalk import __version__
 
 LIBRARIES = (
     "ropewalk", "transformers", "x-transformers", "rotary-embedding-torch", "litgpt", "torchtune", "torchtitan",
-    "llama-cpp",
+    "llama-cpp", "mlx-lm",
 )  # fmt: skip
 """In the order of their columns."""
 OURS = {
