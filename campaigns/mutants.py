@@ -1,11 +1,12 @@
 """Every mutant of the museum run against every requirement: who kills whom, for mutants.md of docs/en and docs/zh.
 
-    python -m campaigns.mutants [--count 1000] [--json]
+    python -m campaigns.mutants [--count 1000] [--only N12,C36] [--json]
 
 Rows that campaigns/results/mutants.json already has, from the same sources, are not run again; each is written when it
-is done, so a run that was ended goes on where it was. The bars: no mutant that the requirement named for it does not
-see, no requirement that sees none of those named for it or has no mutant that it alone sees, none that blames what is
-wrong elsewhere, nothing found in the references.
+is done, so a run that was ended goes on where it was. With --only, after a requirement was added or changed: rows of
+other sources keep what they have of all other requirements, and the result says of how many pairs that is. The bars: no
+mutant that the requirement named for it does not see, no requirement that sees none of those named for it or has no
+mutant that it alone sees, none that blames what is wrong elsewhere, nothing found in the references.
 """
 
 from __future__ import annotations
@@ -33,16 +34,22 @@ def main() -> int:
 
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--count", type=int, default=1000, help="rows to run before it ends")
+    options.add_argument("--only", default="", help="run these requirements again and keep the rows' others: N12,C36")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     given = options.parse_args()
     torch.set_num_threads(1)
-    rows = before()
+    rows, now = before(bool(given.only)), sources()
     left = given.count
     for kind, names in (("references", SPECS), ("mutants", MUTANTS)):
         for name in names:
-            if name in rows[kind] or not left:
+            old = rows[kind].get(name)
+            if kind == "mutants" and old is not None and old.get("line") != MUTANTS[name].lines[1]:
+                old = None  # another mutant than it was
+            if (old is not None and old["sources"] == now) or not left:
                 continue
-            rows[kind][name] = matrix.of_reference(name) if kind == "references" else matrix.of_mutant(MUTANTS[name])
+            only = None if old is None else given.only
+            row = matrix.of_mutant(MUTANTS[name], only) if kind == "mutants" else matrix.of_reference(name, only)
+            rows[kind][name] = {**(row if old is None else matrix.merged(old, row)), "sources": now}
             left -= 1
             keep(rows)
             print(f"{name}: {rows[kind][name]['failed'] or 'nothing'}", file=sys.stderr, flush=True)
@@ -75,13 +82,15 @@ def is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def before() -> dict[str, Any]:
-    """The rows that were run before, of these sources."""
+def before(any_sources: bool = False) -> dict[str, Any]:
+    """The rows that were run before, of these sources or of any."""
+    rows: dict[str, Any] = {"references": {}, "mutants": {}}
     if RESULTS.exists():
-        found = json.loads(RESULTS.read_text(encoding="utf-8"))
-        if found.get("sources") == sources():
-            return found["rows"]
-    return {"references": {}, "mutants": {}}
+        found, now = json.loads(RESULTS.read_text(encoding="utf-8")), sources()
+        for kind, names in found["rows"].items():
+            each = {name: {"sources": found["sources"], **row} for name, row in names.items()}
+            rows[kind] = {name: row for name, row in each.items() if any_sources or row["sources"] == now}
+    return rows
 
 
 def keep(rows: dict[str, Any]) -> dict[str, Any]:
@@ -105,6 +114,9 @@ def keep(rows: dict[str, Any]) -> dict[str, Any]:
         "measured": {
             "mutants": len(mutants),
             "references": len(references),
+            "pairs kept from other sources (--only)": sum(
+                len(row.get("kept", "").split()) for kind in rows.values() for row in kind.values()
+            ),
             "pairs of mutant and requirement, failed": sum(len(row["failed"].split()) for row in mutants.values()),
             "seconds": round(seconds, 1),
         },

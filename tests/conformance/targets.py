@@ -15,6 +15,8 @@ from ropewalk.conformance.target import OFFERS
 SMALL = ("heads=2", "head_width=16")
 DYNAMIC = ("scaling.kind=dynamic", "scaling.factor=2", "scaling.trained=64", "longest=256")
 YARN = ("scaling.kind=yarn", "scaling.factor=4", "scaling.trained=512")
+AXES = ("rope", "sections=[2, 3, 3]")
+HEATED = ("temperature", "trained=32", "form=llama4")
 
 
 class Twisted:
@@ -152,6 +154,37 @@ def halved(base: Any) -> Callable[..., Any]:
     return forward
 
 
+def counting_tokens(base: Any) -> Callable[..., Any]:
+    """Of a text with a grid the next position is the number of tokens."""
+
+    def forward(built: Any, ids: Tensor, positions: Any = None, cache: Any = None) -> Any:
+        if positions is None:
+            start = 0 if cache is None else int(cache.next)
+            positions = torch.arange(start, start + ids.shape[1])[None, :, None].expand(-1, -1, 3)
+        return base.forward(built, ids, positions, cache)
+
+    return forward
+
+
+def chunks_by_slot(base: Any) -> Callable[..., Any]:
+    """Where positions are left out, those of several tokens at once are counted on from the rows of the cache."""
+
+    def forward(built: Any, ids: Tensor, positions: Any = None, cache: Any = None) -> Any:
+        if positions is None and cache is not None and ids.shape[1] > 1:
+            rows = int((cache[0].read()[2].segment >= 0).sum())
+            positions = torch.arange(rows, rows + ids.shape[1])[None]
+        return base.forward(built, ids, positions, cache)
+
+    return forward
+
+
+def with_indexer(layout: str) -> Twisted:
+    """A layer in pairs whose indexer claims halves, and has this layout."""
+    layer, indexer = small("rope", "layout=pairs"), small("rope", f"layout={layout}")
+    spec = layer.spec.model_copy(update={"indexer": small().spec})
+    return Twisted(layer, spec=spec, rotate_indexer=lambda built, x, p: indexer.rotate(indexer.build(), x, p))
+
+
 def by_the_longest(built: Any, x: Tensor, positions: Tensor) -> Tensor:
     """Dynamic scaling by the largest position of the call."""
     length = int(positions.max()) + 1
@@ -182,6 +215,10 @@ BROKEN: dict[str, Callable[[], Any]] = {
         small("rope", *YARN), lambda built, x, p: small("rope", *YARN).rotate(built, x, p) * 1.1
     ),
     "N09": lambda: Twisted(small("alibi"), bias=by_key),
+    "N12": lambda: only_rotate(
+        small(*AXES), lambda built, x, p: small(*AXES).rotate(built, x, p[..., :1].expand_as(p))
+    ),
+    "N13": lambda: Twisted(small("temperature", "trained=32", "form=ministral"), spec=small(*HEATED).spec),
     "N10": lambda: only_rotate(small(), lambda built, x, p: small().rotate(built, x.detach(), p) + (x - x.detach())),
     "C01": lambda: Twisted(small("rope", "layout=pairs"), spec=small().spec),
     "C02": lambda: only_rotate(
@@ -224,6 +261,15 @@ BROKEN: dict[str, Callable[[], Any]] = {
     "C32": lambda: Twisted(small(), spec=small().spec.model_copy(update={"bounds": {"C32": 0.0}})),
     "C33": lambda: Twisted(small(), frequencies=lambda config: small().frequencies({"rope_theta": 10_000.0})),
     "C34": Shared,
+    "C35": lambda: Twisted(small(), move=lambda built, k, delta: small().move(built, k, 2 * delta)),
+    "C36": lambda: Twisted(small(*AXES), forward=counting_tokens(small(*AXES))),
+    "C37": lambda: Twisted(small(), attend=lambda built, *given, documents=None: small().attend(built, *given)),
+    "C38": lambda: Twisted(small(), forward=chunks_by_slot(small())),
+    "C39": lambda: Twisted(
+        small("rope", *DYNAMIC),
+        frequencies=lambda config, length=None: small("rope", *DYNAMIC).frequencies(config, length and length + 1),
+    ),
+    "C40": lambda: with_indexer("pairs"),
 }
 
 
@@ -235,10 +281,15 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "C15": ("rope", *DYNAMIC),
     "C20": ("rope", "window=5"),
     "C27": ("rope", "longest=4096"),
+    "C39": ("rope", *DYNAMIC),
+    **dict.fromkeys(("N12", "C36"), AXES),
+    "N13": HEATED,
 }
 
 
 def right(id: str) -> Any:
     """One of ours that this requirement applies to."""
+    if id == "C40":
+        return with_indexer("half")
     kind, *settings = RIGHT.get(id, ("rope",))
     return small(kind, *settings)

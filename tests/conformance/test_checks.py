@@ -16,7 +16,20 @@ from ropewalk.conformance.checks import every
 from ropewalk.conformance.findings import NotApplicable
 from ropewalk.encodings import Fire
 from ropewalk.positions import Positions
-from tests.conformance.targets import BROKEN, YARN, Kept, Naive, Shared, Twisted, broken, only_rotate, right, small
+from tests.conformance.targets import (
+    AXES,
+    BROKEN,
+    DYNAMIC,
+    YARN,
+    Kept,
+    Naive,
+    Shared,
+    Twisted,
+    broken,
+    only_rotate,
+    right,
+    small,
+)
 
 IDS = list(every())
 
@@ -151,6 +164,61 @@ def test_positions_rounded_with_learned_weights_are_seen(monkeypatch: pytest.Mon
     found = verify(ours.target("fire"), only="N06")["N06"]
     assert found.status == "failed"
     assert found.what.startswith("built in bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("broken_as", "id", "says"),
+    [
+        (lambda p: p[..., :1].expand_as(p), "N12", "axis 1 of 3 turns nothing"),
+        (
+            lambda p: p[..., [0, 2, 1]],
+            "N12",
+            "pair 2 turns by axis 2, the spec says axis 1 (sections (2, 3, 3), blocks)",
+        ),
+    ],
+)
+def test_it_names_the_axis(broken_as: object, id: str, says: str) -> None:
+    base = small(*AXES)
+    target = only_rotate(base, lambda built, x, p: base.rotate(built, x, broken_as(p)))
+    assert says in verify(target, only=id)[id].why
+    # Text alone, the same number on every axis, shows nothing of it.
+    assert not verify(target, only="N01,N03,N07,C01,C09,C10,C12").failed
+
+
+@pytest.mark.parametrize("form", ["llama4", "ministral", "log-n"])
+def test_every_form_of_temperature_holds_and_is_told_from_the_others(form: str) -> None:
+    base = small("temperature", "trained=32", f"form={form}")
+    assert verify(base, only="N13")["N13"].status == "passed"
+    for other in {"llama4", "ministral", "log-n"} - {form}:
+        twisted = Twisted(small("temperature", "trained=32", f"form={other}"), spec=base.spec)
+        assert f"those of {other}, the spec says {form}" in verify(twisted, only="N13")["N13"].why
+    plain = Twisted(base, without=("forward", "attend"), rotate_query=lambda built, x, p: x)
+    assert "the temperature is missing" in verify(plain, only="N13")["N13"].why
+
+
+@pytest.mark.parametrize(
+    ("id", "why"),
+    [
+        ("N12", "its spec declares no sections"),
+        ("N13", "its spec declares no temperature"),
+        ("C36", "its spec declares no sections"),
+        ("C39", "its spec declares no scaling that depends on the length"),
+        ("C40", "its spec declares no indexer"),
+    ],
+)
+def test_what_is_not_declared_is_not_asked(id: str, why: str) -> None:
+    result = verify(small(), only=id)[id]
+    assert (result.status, result.why) == ("not applicable", why)
+
+
+def test_what_is_not_offered_is_not_asked() -> None:
+    base = small()
+    bare = Twisted(base, without=("move",), attend=lambda built, q, k, v, m, n: base.attend(built, q, k, v, m, n))
+    report = verify(bare, only="C35,C37")
+    assert [result.why for result in report.results] == ["the target offers no move", "its attend takes no documents"]
+    resolved = small("rope", *DYNAMIC)
+    without = Twisted(resolved, frequencies=lambda config: resolved.frequencies(config))
+    assert "declare per_call, or give frequencies a `length`" in verify(without, only="C39")["C39"].why
 
 
 def test_a_model_that_counts_its_cache_is_seen_after_an_eviction() -> None:

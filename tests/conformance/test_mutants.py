@@ -47,6 +47,22 @@ def test_is_named_after_a_public_issue(mutant: Mutant) -> None:
     assert mutant.why.endswith(".")
 
 
+def test_every_public_bug_of_the_year_is_named_by_a_mutant_or_said_not_to_be_seen() -> None:
+    bugs = matrix.texts()["bugs"]
+    for bug in bugs:
+        mutants = matrix.named(bug["threads"])
+        assert bool(mutants) != bool({"inspect", "unseen"} & set(bug)), bug["threads"]
+        if mutants:
+            assert {thread for m in mutants for thread in (m.issue, *m.also)} >= set(bug["threads"])
+    threads = [thread for bug in bugs for thread in bug["threads"]]
+    assert len(threads) == len(set(threads))
+    unseen = sum("unseen" in bug for bug in bugs)
+    assert (len(bugs), sum("inspect" in bug for bug in bugs), unseen) == (30, 1, 2)
+    rows = published()["rows"]["mutants"]
+    assert f"{len(bugs) - 1 - unseen} of {len(bugs)}" in matrix.bugs(rows, "en")[0]
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in threads)
+
+
 def test_there_are_enough() -> None:
     assert len(MUTANTS) >= 34
     assert len({(mutant.right, mutant.wrong, mutant.of) for mutant in MUTANTS.values()}) == len(MUTANTS)
@@ -70,6 +86,16 @@ def test_the_table_has_no_empty_cell_and_is_of_these_sources() -> None:
     assert all(matrix.own(rows).values())
     assert {MUTANTS[name].kills: name for name in matrix.OWN.values()} == matrix.OWN
     assert published()["sources"] == sources(), "stale: python -m campaigns.mutants"
+    each = [row["sources"] for kind in published()["rows"].values() for row in kind.values()]
+    assert set(each) == {sources()}, "stale rows: python -m campaigns.mutants"
+
+
+def test_a_requirement_run_again_replaces_what_a_row_had_of_it() -> None:
+    old = {"kills": "C09", "failed": "C09", "passed": "N01 C10", "not applicable": "N09", "seconds": 2.0, "said": "old"}
+    new = {"kills": "C09", "failed": "C09 C10", "passed": "N12", "not applicable": "", "seconds": 0.5, "said": "new"}
+    row = matrix.merged(old, new)
+    assert (row["failed"], row["passed"], row["not applicable"]) == ("C09 C10", "N01 N12", "N09")
+    assert (row["kept"], row["said"], row["seconds"]) == ("N01 N09", "new", 2.5)
 
 
 def test_an_empty_cell_would_be_seen() -> None:

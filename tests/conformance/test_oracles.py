@@ -6,6 +6,7 @@ import ast
 import math
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import mpmath
 import pytest
@@ -116,6 +117,55 @@ def test_float32_frequencies_are_those_of_transformers(kind: str) -> None:
     sizes = {"hidden_size": 128, "num_attention_heads": 2, "max_position_embeddings": 2048}
     want = LlamaRotaryEmbedding(LlamaConfig(rope_parameters=parameters, **sizes)).inv_freq
     assert [float(omega) for omega in oracles.frequencies32(spec)] == want.tolist()
+
+
+@pytest.mark.parametrize(("arrangement", "sections"), [("blocks", (16, 24, 24)), ("interleaved", (24, 20, 20))])
+def test_axes_are_those_of_transformers(arrangement: str, sections: tuple[int, int, int]) -> None:
+    """Qwen2-VL and Qwen3-VL, by what their own code takes from each axis."""
+    from transformers.models.qwen2_vl.modeling_qwen2_vl import Qwen2VLRotaryEmbedding
+    from transformers.models.qwen3_vl.modeling_qwen3_vl import Qwen3VLTextRotaryEmbedding
+
+    own = Qwen2VLRotaryEmbedding if arrangement == "blocks" else Qwen3VLTextRotaryEmbedding
+    marked = torch.arange(3.0)[:, None, None, None].repeat(1, 1, 1, 64)  # each axis has its number for an angle
+    got = own.recomposition_frequencies(SimpleNamespace(mrope_section=list(sections)), marked)[0, 0, :64]
+    assert got.long().tolist() == oracles.axis_of(Spec(head_width=128, sections=sections, arrangement=arrangement))
+
+
+def test_an_axial_arrangement_has_a_ladder_for_each_axis() -> None:
+    spec = Spec(head_width=16, sections=(2, 6), arrangement="axial")
+    want = [10_000 ** (-2 * i / 4) for i in range(2)] + [10_000 ** (-2 * i / 12) for i in range(6)]
+    assert [float(omega) for omega in oracles.frequencies(spec)] == pytest.approx(want)
+    assert [float(omega) for omega in oracles.frequencies32(spec)] == pytest.approx(want, rel=1e-6)
+    assert oracles.axis_of(spec) == [0, 0, 1, 1, 1, 1, 1, 1]
+
+
+def test_temperatures_are_those_of_transformers() -> None:
+    """Llama 4's and Ministral 3's factors, as their attention computes them."""
+    from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale
+
+    positions = torch.tensor([0, 1, 8190, 8191, 8192, 16_383, 16_384, 1_000_000])
+    spec = Spec(temperature={"form": "ministral", "trained": 8192, "strength": 0.1})
+    want = get_llama_4_attn_scale(positions[None], 0.1, 8192).flatten()
+    assert oracles.temperature(positions, spec).tolist() == pytest.approx(want.tolist(), rel=1e-6)
+    # modeling_llama4.py: log1p(floor((cache_position + 1) / floor_scale)) * attn_scale + 1
+    want = torch.log1p(torch.floor((positions.float() + 1.0) / 8192)) * 0.1 + 1.0
+    spec = Spec(temperature={"form": "llama4", "trained": 8192, "strength": 0.1})
+    assert oracles.temperature(positions, spec).tolist() == pytest.approx(want.tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"sections": (1, 2)}, "must add up to the 32 frequencies"),
+        ({"sections": (16, 16), "arrangement": "interleaved"}, "defined on three axes"),
+        ({"arrangement": "axial"}, "give sections"),
+        ({"sections": (16, 16), "arrangement": "axial", "scaling": {"kind": "linear", "factor": 2}}, "plain ladder"),
+        ({"sections": (16, 16), "temperature": {"trained": 64}}, "declare one of them"),
+    ],
+)
+def test_axes_that_cannot_be_are_refused(settings: dict[str, object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Spec(head_width=64, **settings)
 
 
 def test_slopes_are_the_authors() -> None:

@@ -11,7 +11,7 @@ from ropewalk.conformance import spec
 from ropewalk.conformance.checks import every
 
 REQUIREMENTS, CHECKS = spec.requirements(), every()
-GIVEN = [*(f"N{n:02}" for n in range(1, 12)), *(f"C{n:02}" for n in range(1, 35))]
+GIVEN = [*(f"N{n:02}" for n in range(1, 14)), *(f"C{n:02}" for n in range(1, 41))]
 IDS = [name for name in GIVEN if name not in spec.MERGED]
 
 

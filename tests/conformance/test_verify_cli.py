@@ -129,10 +129,10 @@ def test_verbose_shows_reasons_and_comparisons(ropewalk: Ropewalk) -> None:
 
 def test_the_list(ropewalk: Ropewalk) -> None:
     listed = ropewalk("verify", "--list", "--json").data
-    assert len(listed) == 41
+    assert len(listed) == 49
     assert listed[0]["id"] == "N01"
     assert listed[0]["bounds"] == [1e-6, 2.5e-7]
-    assert ropewalk("verify", "--list", "--quiet").stdout.split()[-1] == "C34"
+    assert ropewalk("verify", "--list", "--quiet").stdout.split()[-1] == "C40"
     assert "a window of W includes the token itself" in ropewalk("verify", "--list").stdout
 
 

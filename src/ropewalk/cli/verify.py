@@ -262,7 +262,7 @@ def _list(json: bool, quiet: bool) -> None:
 
     text, checks = requirements(), every()
     if json:
-        fields = ("id", "title", "bounds", "unit", "needs", "kinds")
+        fields = ("id", "title", "bounds", "unit", "needs", "kinds", "declares")
         shown = [{name: getattr(check, name) for name in fields} for check in checks.values()]
         write_json([{**one, "bound": text[one["id"]].bound, "page": page(one["id"])} for one in shown])
     elif quiet:
@@ -275,10 +275,11 @@ def _list(json: bool, quiet: bool) -> None:
                 ", ".join(f"{bound:g}" for bound in check.bounds) or "-",
                 ", ".join(need.replace("|", " or ") for need in check.needs) or "-",
                 ", ".join(check.kinds) or "all",
+                check.declares or "-",
             )
             for check in checks.values()
         ]
-        write_table(("id", "requirement", "bound", "needs", "kinds"), rows)
+        write_table(("id", "requirement", "bound", "needs", "kinds", "declared"), rows)
 
 
 def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:

@@ -13,7 +13,8 @@ def explain(id: str) -> str:
     text, check = requirements()[id], every()[id]
     lines = [f"{id}  {text.title}", "", text.text.removesuffix("\n"), ""]
     needs = ", ".join(need.replace("|", " or ") for need in check.needs)
-    lines += [f"Applies to targets of kind {', '.join(check.kinds) or 'any'} that offer {needs}."]
+    declared = "" if check.declares is None else f" and declare {check.declares} in their spec"
+    lines += [f"Applies to targets of kind {', '.join(check.kinds) or 'any'} that offer {needs}{declared}."]
     lines += [f"Test your own:  ropewalk verify MODULE:TARGET --only {id} -v", ""]
     if id not in matrix.APART:
         mutant, other = MUTANTS[matrix.OWN[id]], MUTANTS[matrix.BLAMELESS[id]]

@@ -67,6 +67,8 @@ def frequencies(spec: Spec) -> Truth:
     width, scaling = spec.rotary, spec.scaling
     if spec.frequencies is not None:
         return spec.frequencies
+    if spec.sections is not None and spec.arrangement == "axial":
+        return tuple(omega for count in spec.sections for omega in ladder(spec.base, 2 * count))
     if scaling is None:
         return ladder(spec.base, width)
     rule = _RULES[scaling.kind]
@@ -175,6 +177,10 @@ def frequencies32(spec: Spec) -> Truth:
     """What the float32 arithmetic of transformers 5 makes of the same equations on a CPU."""
     if spec.frequencies is not None:
         return spec.frequencies
+    if spec.sections is not None and spec.arrangement == "axial":
+        plain = {"sections": None, "arrangement": "blocks"}
+        own = [spec.model_copy(update={**plain, "rotary_width": 2 * count}) for count in spec.sections if count]
+        return tuple(omega for axis in own for omega in frequencies32(axis))
     width = spec.rotary
     s: Any = spec.scaling
     kind = None if s is None else s.kind
@@ -247,6 +253,32 @@ def angles(positions: Tensor | Sequence[int], omegas: Truth) -> Tensor:
     return (torch.tensor(values, dtype=torch.float64) * (2 * math.pi)).view(*where.shape, len(omegas))
 
 
+def axis_of(spec: Spec) -> list[int]:
+    """Which axis turns each pair; interleaved as Qwen3-VL has it: each axis but the first takes every third pair, as
+    many as its section says, and the first has the rest."""
+    if spec.sections is None or spec.arrangement != "interleaved":
+        return [axis for axis, count in enumerate(spec.sections or (spec.rotary // 2,)) for _ in range(count)]
+    found = [0] * (spec.rotary // 2)
+    for axis in (1, 2):
+        for pair in range(axis, min(3 * spec.sections[axis], len(found)), 3):
+            found[pair] = axis
+    return found
+
+
+def temperature(positions: Tensor, spec: Spec) -> Tensor:
+    """What queries there are multiplied by, in float64."""
+    heat = spec.temperature
+    if heat is None:
+        return torch.ones(positions.shape, dtype=torch.float64)
+    if heat.form == "log-n":
+        values = [max(1.0, math.log(m + 1) / math.log(heat.trained)) for m in positions.flatten().tolist()]
+    else:
+        ahead = 1 if heat.form == "llama4" else 0
+        steps = [(m + ahead) // heat.trained for m in positions.flatten().tolist()]
+        values = [1 + heat.strength * math.log(1 + step) for step in steps]
+    return torch.tensor(values, dtype=torch.float64).view(positions.shape)
+
+
 def apart(ones: Truth, others: Truth, position: int) -> Tensor:
     """(R/2,): how many rad two sets of frequencies are apart at a position."""
     with _context():
@@ -267,9 +299,12 @@ def angle_errors(cos: Tensor, sin: Tensor, positions: Tensor, spec: Spec) -> Ten
 
 
 def own_angle_errors(cos: Tensor, sin: Tensor, positions: Tensor, omegas: Truth) -> Tensor:
-    """(B, L, R/2): the same against position times these frequencies, whatever they are."""
+    """(B, L, R/2): the same against position times these frequencies, whatever they are. Positions (B, L), or
+    (B, L, R/2) where each pair has its own."""
     cos, sin = cos.double(), sin.double()
     want = angles(positions, omegas)
+    if positions.ndim == 3:
+        want = want.diagonal(dim1=-2, dim2=-1)
     across, along = sin * want.cos() - cos * want.sin(), cos * want.cos() + sin * want.sin()
     errors = torch.atan2(across, along).abs()
     return torch.where((cos == 0) & (sin == 0), math.pi, errors).nan_to_num(math.inf)

@@ -183,7 +183,9 @@ def chosen(only: Iterable[str] | str | None) -> list[Check]:
 def no_such(id: str) -> str:
     if id in MERGED:
         return f"{id} is part of {MERGED[id]} now; write {MERGED[id]}"
-    return f"no requirement {id!r}; there are N01 to N10 and C01 to C34 (ropewalk verify --list)"
+    numbers = {letter: [name for name in every() if name[0] == letter] for letter in "NC"}
+    known = " and ".join(f"{each[0]} to {each[-1]}" for each in numbers.values())
+    return f"no requirement {id!r}; there are {known} (ropewalk verify --list)"
 
 
 def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str] | None = None) -> Result:

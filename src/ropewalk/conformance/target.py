@@ -18,7 +18,10 @@ and any of these, each of which takes what `build` returned first:
          with a parameter `documents`: (B, L) int64, the document of each token, -1 where there is none (padding)
     attend(built, q, k, v, q_positions, k_positions) -> Tensor    its own causal attention on q (B, H, L, K), k and v
          (B, H, S, K) as projected, not yet rotated: rotation, bias, mask and softmax are its own
+         with a parameter `documents`: ((B, L), (B, S)) int64, the documents of queries and keys
     evict(built, cache, keep) -> cache                  only these tokens stay in a cache: (N,) places in the text
+    move(built, k, delta) -> Tensor                     rotated keys (B, H, S, K), each moved by delta (B, S) positions
+    rotate_indexer(built, x, positions) -> Tensor       a second rotation of the same layer, `indexer` in its spec
     cast(built, dtype)                                  the instance in another dtype, where `.to` is not how
     refill(built)                                       fills what `to_empty` left undefined, where a model has a way to
 
@@ -26,8 +29,11 @@ and of these, which take no instance:
 
     frequencies(config) -> floats, or (floats, gain)    from `rope_parameters` of transformers 5, with `head_dim` and,
          where it matters, `max_position_embeddings` beside them
+         with a parameter `length`: what a scaling that depends on the length is resolved for
     slopes(heads) -> floats                             ALiBi's, of every head
     buckets(distances, bidirectional) -> Tensor         T5's bucket of each key position - query position
+
+Where the spec declares `sections`, positions have shape (B, L, A), one number for each axis; in text all are the same.
 """
 
 from __future__ import annotations
@@ -36,6 +42,7 @@ import copy
 import inspect
 from collections.abc import Callable
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal, Self
 
 import torch
@@ -47,11 +54,22 @@ from ropewalk.scaling import AnyScaling
 from ropewalk.settings import Settings
 
 OFFERS = (
-    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "evict", "cast", "refill",
-    "frequencies", "slopes", "buckets",
+    "cos_sin", "rotate", "rotate_query", "rotate_key", "bias", "forward", "attend", "evict", "move",
+    "rotate_indexer", "cast", "refill", "frequencies", "slopes", "buckets",
 )  # fmt: skip
 
 Width = Annotated[int, Field(gt=0, le=65_536)]
+
+
+class Heat(Settings):
+    """Of a temperature by position: queries at m are multiplied by f(m)."""
+
+    form: Literal["llama4", "ministral", "log-n"] = "llama4"
+    """llama4: 1 + s ln(1 + floor((m + 1) / T)); ministral: floor(m / T) in it; log-n: max(1, ln(m + 1) / ln T)."""
+    trained: Annotated[int, Field(gt=2)]
+    """T."""
+    strength: Annotated[float, Field(gt=0)] = 0.1
+    """s; log-n has none."""
 
 
 class Spec(Settings):
@@ -74,6 +92,14 @@ class Spec(Settings):
     angles: Literal["float32", "float64", "exact"] | None = None
     """The precision of the product of position and frequency that is claimed, and judged by. None: no claim; what is
     only as good as float32 is reported as that, neither passed nor failed."""
+    sections: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    """Positions on several axes: how many frequencies turn by each. None: a position is one number."""
+    arrangement: Literal["blocks", "interleaved", "axial"] = "blocks"
+    """Of sections: one after the other on one ladder of frequencies; taking turns on it; each with its own ladder."""
+    temperature: Heat | None = None
+    """What queries are multiplied by, besides gains: {"form": "llama4", "trained": 8192, "strength": 0.1}."""
+    indexer: Spec | None = None
+    """What `rotate_indexer` claims to be."""
     window: Annotated[int, Field(gt=0)] | None = None
     """Tokens a query sees, itself among them."""
     longest: Annotated[int, Field(gt=1, le=2**40)] | None = None
@@ -100,10 +126,31 @@ class Spec(Settings):
             raise ValueError(f"rotary width {self.rotary} must be even and at most head_width={self.head_width}")
         return self
 
+    @model_validator(mode="after")
+    def _axes_are_known(self) -> Self:
+        if self.sections is None:
+            if self.arrangement != "blocks":
+                raise ValueError(f"arrangement={self.arrangement} orders sections: give sections, one number an axis")
+            return self
+        if self.kind != "rope" or sum(self.sections) != self.rotary // 2:
+            raise ValueError(f"sections={self.sections} must add up to the {self.rotary // 2} frequencies of a rope")
+        if self.arrangement == "interleaved" and len(self.sections) != 3:
+            raise ValueError(f"arrangement=interleaved is defined on three axes, sections={self.sections}")
+        if self.arrangement == "axial" and (self.scaling is not None or self.frequencies is not None):
+            raise ValueError("each axis of an axial arrangement has a plain ladder: leave out scaling and frequencies")
+        if self.temperature is not None:
+            raise ValueError("a temperature reads one position, and sections give several: declare one of them")
+        return self
+
     @property
     def rotary(self) -> int:
         """R."""
         return self.head_width if self.rotary_width is None else self.rotary_width
+
+    @property
+    def axes(self) -> int | None:
+        """Numbers a position has; None: one, without a dimension of its own."""
+        return None if self.sections is None else len(self.sections)
 
     @property
     def trained(self) -> int | None:
@@ -174,30 +221,46 @@ class Target:
         built = self.build()
         return self.given.cast(built, dtype) if "cast" in self.offers else built.to(dtype)
 
+    def spread(self, positions: Tensor) -> Tensor:
+        """As its functions take them: text has the same number on every axis."""
+        if self.spec.axes is None or positions.ndim > 2:
+            return positions
+        return positions[..., None].expand(*positions.shape, self.spec.axes)
+
     def rotate(self, built: Any, x: Tensor, positions: Tensor, role: Literal["query", "key"] = "query") -> Tensor:
-        return self.function(f"rotate_{role}", "rotate")(built, x, positions)
+        return self.function(f"rotate_{role}", "rotate")(built, x, self.spread(positions))
+
+    def move(self, built: Any, k: Tensor, delta: Tensor) -> Tensor:
+        return self.given.move(built, k, self.spread(delta))
+
+    def indexer(self) -> Target:
+        """Its second rotation as a target of its own."""
+        given = SimpleNamespace(spec=self.spec.indexer, build=self.given.build, rotate=self.given.rotate_indexer)
+        return Target(given, self.name)
 
     def bias(self, built: Any, q_positions: Tensor, k_positions: Tensor, **heads: Any) -> Tensor:
         return self.given.bias(built, q_positions, k_positions, **heads)
 
     def forward(self, built: Any, ids: Tensor, positions: Tensor | None = None, cache: Any = None, **more: Any) -> Any:
-        return self.given.forward(built, ids, positions, cache, **more)
+        return self.given.forward(built, ids, None if positions is None else self.spread(positions), cache, **more)
 
     def evict(self, built: Any, cache: Any, keep: Tensor) -> Any:
         return self.given.evict(built, cache, keep)
 
-    def attend(self, built: Any, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        return self.given.attend(built, q, k, v, q_positions, k_positions)
+    def attend(
+        self, built: Any, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor, **documents: Any
+    ) -> Tensor:
+        return self.given.attend(built, q, k, v, self.spread(q_positions), self.spread(k_positions), **documents)
 
     def function(self, *names: str) -> Callable[..., Any]:
         """The first of these that is offered."""
         return next(getattr(self.given, name) for name in names if name in self.offers)
 
     def cos_sin(self, built: Any, positions: Tensor, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-        """(B, L) -> (B, L, R/2) each: its own, or what `rotate` makes of vectors (1, 0) in every pair."""
+        """(B, L) or (B, L, A) -> (B, L, R/2) each: its own, or what `rotate` makes of vectors (1, 0) in every pair."""
         if "cos_sin" in self.offers:
-            cos, sin = self.given.cos_sin(built, positions)
-            want = (*positions.shape, self.spec.rotary // 2)
+            cos, sin = self.given.cos_sin(built, self.spread(positions))
+            want = (*positions.shape[:2], self.spec.rotary // 2)
             for name, part in (("cos", cos), ("sin", sin)):
                 if tuple(part.shape) != want:
                     raise ValueError(f"cos_sin gives a {name} of shape {tuple(part.shape)}, (B, L, R/2) is {want}")
@@ -205,7 +268,8 @@ class Target:
         first, second = self.pairs(built, dtype)
         x = torch.zeros(len(positions), self.spec.heads, positions.shape[1], self.spec.head_width, dtype=dtype)
         x[..., first] = 1
-        turned = self.rotate(built, x, positions)[:, 0]
+        # Of queries and keys, keys have no temperature.
+        turned = self.rotate(built, x, positions, "query" if self.spec.temperature is None else "key")[:, 0]
         return turned[..., first], turned[..., second]
 
     def pairs(self, built: Any, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
@@ -222,6 +286,8 @@ class Target:
 
     def line(self, positions: str, *, built: str = "built", batch: int = 1, length: int = 1, dtype: str = "") -> str:
         """A call of it as one would type it, for reproductions."""
+        if self.spec.axes is not None:
+            positions = f"torch.stack([{positions}] * {self.spec.axes}, -1)"
         if "cos_sin" in self.offers:
             return f"target.cos_sin({built}, {positions})"
         if self.has("rotation"):

@@ -14,6 +14,8 @@ class target:
     #     "pairs" pairs 2i with 2i + 1. longest: no position reaches it; leave it out if there is no end.
     #     angles="float32" or "float64": the precision of position times frequency, which it is then judged by.
     #     Also: rotary_width=32 (partial rotary), scaling={{"kind": "yarn", "factor": 4, "trained": 8192}}, window=4096.
+    #     Asked for only if declared: sections=(8, 12, 12), of positions (batch, length, 3), arrangement="interleaved";
+    #     temperature={{"form": "llama4", "trained": 8192, "strength": 0.1}}; indexer=Spec(...), of rotate_indexer.
     spec = Spec(kind="rope", head_width=64, heads=8, base=10_000, layout="half", longest=131_072)
 
     # (2) A new instance, anything you like; it is handed back to you below. Called often.
@@ -29,5 +31,7 @@ class target:
     #   bias(built, q_positions, k_positions) -> Tensor    (heads, queries, keys), with kind="alibi" or "t5"
     #   attend(built, q, k, v, q_positions, k_positions)   your own causal attention, q and k not yet rotated
     #   forward(built, ids, positions=None, cache=None) -> (logits, cache)       a whole model
+    #   move(built, k, delta) -> Tensor                    rotated keys, moved by delta (batch, keys) positions
+    #   rotate_indexer(built, x, positions) -> Tensor      a second rotation of the layer, with indexer=Spec(...)
     #   frequencies(config) -> floats                      from a transformers-style rope_parameters
 '''

@@ -16,13 +16,14 @@ from ropewalk import positions as places
 from ropewalk import scaling
 from ropewalk.attention import Rule, Score, attend
 from ropewalk.attention.cache import Cache
-from ropewalk.conformance.target import Spec
+from ropewalk.conformance.target import Heat, Spec
 from ropewalk.encodings import Encoding, build, find
 from ropewalk.encodings.alibi import slopes
 from ropewalk.encodings.t5 import T5
+from ropewalk.encodings.temperature import Temperature
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.overrides import assigned, expand, problems
-from ropewalk.positions import FARTHEST, Positions
+from ropewalk.positions import FARTHEST, PAD, Positions
 
 KNOWN = ("rope", "alibi", "t5", "sinusoidal")
 SIZES = {"head_width": 64, "heads": 8, "window": None, "longest": None}
@@ -83,10 +84,13 @@ class Ours:
 
     def _spec(self, kind: str, longest: int | None, sample: Encoding) -> Spec:
         shared = ("base", "rotary_width", "layout", "scaling", "frequencies", "arithmetic")
-        shared += ("buckets", "farthest", "bidirectional")
+        shared += ("buckets", "farthest", "bidirectional", "sections", "arrangement")
         config = self.config
         read: dict[str, Any] = {"arithmetic": "exact", "angles": "exact"}
         read |= {name: getattr(config, name) for name in shared if kind in KNOWN and hasattr(config, name)}
+        for part in getattr(config, "parts", (config,)):
+            if isinstance(part, Temperature.Config):
+                read["temperature"] = Heat(form=part.form, trained=part.trained, strength=part.strength)
         return Spec(
             kind=kind if kind in KNOWN else "other",
             heads=self.heads,
@@ -106,6 +110,8 @@ class Ours:
             else:
                 self.rotate_query = self.rotated
                 self.rotate_key = partial(self.rotated, role="key")
+            if sample.axes is None and not sample.claims.needs_limit:
+                self.move = self.moved
         if "bias" in sample.sites:
             self.bias = self.biased
         if "embed" not in sample.sites and sample.sites:
@@ -151,8 +157,17 @@ class Ours:
         head = torch.arange(first, first + count, device=q.device)[:, None, None]
         return signal.bias(head, q.long()[:, None], k.long()[None])
 
-    def attended(self, built: Built, q: Tensor, k: Tensor, v: Tensor, q_at: Tensor, k_at: Tensor) -> Tensor:
-        signal = built.encoding.at(q_at, k_at, limit=self.limit)
+    def moved(self, built: Built, k: Tensor, delta: Tensor) -> Tensor:
+        return built.encoding.move(k, delta)
+
+    def attended(
+        self, built: Built, q: Tensor, k: Tensor, v: Tensor, q_at: Tensor, k_at: Tensor, documents: Any = None
+    ) -> Tensor:
+        segments = documents or (torch.zeros(at.shape[:2], dtype=torch.int64) for at in (q_at, k_at))
+        # Text, which has the same number on every axis.
+        orders = (at if at.ndim == 2 else at[..., 0] for at in (q_at, k_at))
+        places = zip((q_at, k_at), orders, segments, strict=True)
+        signal = built.encoding.at(*(Positions(*place, self.limit) for place in places))
         q, k = signal.rotate(q, "query"), signal.rotate(k, "key")
         return attend(q, k, v, Score(signal, Rule(window=self.window)))
 
@@ -168,7 +183,7 @@ class Ours:
         one = T5(heads=1, buckets=spec.buckets, farthest=spec.farthest, bidirectional=bidirectional)
         return one.bucket(ahead)
 
-    def read(self, config: dict[str, Any]) -> tuple[list[float], float]:
+    def read(self, config: dict[str, Any], length: int | None = None) -> tuple[list[float], float]:
         """The frequencies and the gain of transformers' `rope_parameters`, as our loader reads them."""
         longest = config.pop("max_position_embeddings", None)
         head_width = config.pop("head_dim", self.head_width)
@@ -176,18 +191,21 @@ class Ours:
         width = int(head_width * (found.fraction or 1))
         if found.scaling is None:
             return [float(omega) for omega in scaling.ladder(found.base, width)], 1.0
-        settled = found.scaling.for_length(self.limit)
+        settled = found.scaling.for_length(length or self.limit)
         return [float(omega) for omega in settled.frequencies(found.base, width)], settled.rotary_gain
 
     def forward(
         self, built: Built, ids: Tensor, at: Tensor | None = None, cache: Any = None, documents: Tensor | None = None
     ) -> tuple[Tensor, Any]:
         model, limit = built.model, self.limit
+        axes = built.encoding.axes
+        start = torch.zeros(len(ids), dtype=torch.int64) if cache is None else cache.next
+        order = start[:, None] + torch.arange(ids.shape[1])
         if at is None:
-            start = torch.zeros(len(ids), dtype=torch.int64) if cache is None else cache.next
-            at = start[:, None] + torch.arange(ids.shape[1])
-        segment = torch.zeros_like(at) if documents is None else documents
-        where = Positions(at, at, segment, limit)
+            at = order if axes is None or cache is None else order + past(cache)[:, None]
+            at = at if axes is None else at[..., None].expand(-1, -1, axes)
+        segment = torch.zeros_like(order) if documents is None else documents
+        where = Positions(at, at if axes is None else order, segment, limit)
         if cache is not None:
             return model(ids, where, cache=cache), cache
         # The logits of a full pass are computed without a cache, lest the cache be compared with itself.
@@ -198,6 +216,13 @@ class Ours:
     def evict(self, built: Built, cache: Cache, keep: Tensor) -> Cache:
         cache.evict(lambda at: torch.isin(at.order, keep, invert=True))
         return cache
+
+
+def past(cache: Cache) -> Tensor:
+    """(B,) what a position has more than its order: after a grid the largest index is less than the tokens read."""
+    at = cache.layers[0].read()[2]
+    index = torch.where(at.segment == PAD, -1, at.index.amax(-1)).amax(1)
+    return index - torch.where(at.segment == PAD, -1, at.order).amax(1)
 
 
 def target(kind: str, *assignments: str) -> Ours:

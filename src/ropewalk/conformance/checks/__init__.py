@@ -27,6 +27,8 @@ class Check:
     needs: tuple[str, ...]
     kinds: tuple[str, ...]
     sides: str | None
+    declares: str | None
+    """What a spec must declare for it to be asked."""
     body: Body
 
     def run(self, target: Target, found: Findings) -> None:
@@ -45,6 +47,8 @@ class Check:
             return f"for {', '.join(self.kinds)}; this is {target.spec.kind}"
         if target.spec.per_call and target.spec.length_dependent and self.id in PER_CALL:
             return "the length of each call sets the frequencies, by the definition of the method"
+        if self.declares is not None and getattr(target.spec, self.declares) is None:
+            return f"its spec declares no {self.declares}"
         missing = [need.replace("|", " or ") for need in self.needs if not target.has(need)]
         return f"the target offers no {', no '.join(missing)}" if missing else None
 
@@ -81,16 +85,26 @@ def check(
     needs: tuple[str, ...] = (),
     kinds: tuple[str, ...] = (),
     sides: str | None = None,
+    declares: str | None = None,
 ) -> Callable[[Body], Body]:
     """Registers the check of one requirement. `bound`: several have one unit, unless they have names; `needs`: offers
     it cannot do without, "a|b" for either; `kinds`: whose truth it knows, all if empty; `sides`: it is asked again of
-    each hidden side of the target that has this."""
+    each hidden side of the target that has this; `declares`: a field of the spec without which it is not asked."""
 
     def register(body: Body) -> Body:
         parts = tuple(bound) if isinstance(bound, dict) else ()
         bounds = tuple(bound.values()) if isinstance(bound, dict) else bound if isinstance(bound, tuple) else (bound,)
         _FOUND[id] = Check(
-            id=id, title=title, bounds=bounds, parts=parts, unit=unit, needs=needs, kinds=kinds, sides=sides, body=body
+            id=id,
+            title=title,
+            bounds=bounds,
+            parts=parts,
+            unit=unit,
+            needs=needs,
+            kinds=kinds,
+            sides=sides,
+            declares=declares,
+            body=body,
         )
         return body
 

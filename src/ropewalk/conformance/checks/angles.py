@@ -1,4 +1,4 @@
-"""Angles, far from position 0: N01, N07, N08."""
+"""Angles, far from position 0, and what they are multiplied by: N01, N07, N08, N13, C39."""
 
 from __future__ import annotations
 
@@ -75,6 +75,8 @@ def frequencies(target: Target, found: Findings) -> None:
             far_off(target, found, built)
     if target.has("frequencies") and spec.length_dependent:
         found.note("frequencies(config) was not asked: a config does not say which length it is to be resolved for")
+    elif target.has("frequencies") and spec.arrangement == "axial":
+        found.note("frequencies(config) was not asked: a config has no key for a ladder of each axis")
     elif target.has("frequencies"):
         config = rope_parameters(spec)
         given = read(target, config)[0]
@@ -142,14 +144,14 @@ def said(got: float, want: float) -> str:
     return f"the gain is {got:.6g}, the spec's is {want:.6g}"
 
 
-def logit_gain(target: Target, found: Findings) -> float:
+def logit_gain(target: Target, found: Findings, at: int | None = None) -> float:
     """From two keys at one position, where no rotation tells them apart but for their contents. As many queries as
     keys: where the triangle of a mask is anchored is C19's matter."""
     spec = target.spec
     H, K = spec.heads, spec.head_width
     q, k = found.normal(1, H, 2, K), found.normal(1, H, 2, K, more=1)
     v = torch.eye(2, K)[None, None].expand(1, H, 2, K)
-    where = torch.full((1, 2), below(spec, [5, 1])[0])
+    where = torch.full((1, 2), below(spec, [5, 1])[0] if at is None else at)
     share = target.attend(target.build(), q, k, v, where, where)[0, :, -1, :2].double()
     plain = oracles.scores(q, k, where, where, spec.model_copy(update={"scaling": None}))[0, :, -1]
     rotary = oracles.gains(spec)[0]
@@ -171,10 +173,108 @@ def rope_parameters(spec: Spec) -> dict[str, object]:
     return found
 
 
-def read(target: Target, config: dict[str, object]) -> tuple[Tensor, float | None]:
+def read(target: Target, config: dict[str, object], **length: int) -> tuple[Tensor, float | None]:
     """What a target's own reader makes of a config."""
-    given = target.function("frequencies")(dict(config))
+    given = target.function("frequencies")(dict(config), **length)
     gain = None
     if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], (int, float)):
         given, gain = given
     return torch.as_tensor(list(map(float, given)), dtype=torch.float64), None if gain is None else float(gain)
+
+
+@check(
+    "N13",
+    "a temperature by position is applied, each step where it belongs",
+    bound=1e-6,
+    needs=("rotate_query|attend",),
+    kinds=("rope", "other"),
+    declares="temperature",
+)
+def heat(target: Target, found: Findings) -> None:
+    """Read off the length of a query over that of the same vector as a key, and off what attention makes of it."""
+    spec = target.spec
+    positions = torch.tensor(heated_at(spec))
+    if target.has("rotate_query", "rotate_key"):
+        L, built = len(positions), target.build()
+        # Rows at other positions, and one token of each row: the factor belongs to a token, not to a place in a row.
+        rows = torch.stack([positions, positions.flip(0)])
+        for name, where in (("a row forwards, a row backwards", rows), ("one token of each row", positions[:, None])):
+            x = found.normal(len(where), spec.heads, where.shape[1], spec.head_width)
+            q, k = (target.rotate(built, x, where, role).double().norm(dim=-1) for role in ("query", "key"))
+            got = (q / k).mean(1)
+            want = oracles.temperature(where, spec)
+            result = found.measure(f"{name}, {L} positions", (got / want - 1).abs(), found.bound, where)
+            if not result.holds:
+                result.why = heated_by(spec, got, where)
+    if target.has("attend"):
+        got = torch.tensor([logit_gain(target, found, int(m)) for m in positions], dtype=torch.float64)
+        want = oracles.temperature(positions, spec) * oracles.gains(spec)[1]
+        errors = (got / want - 1).abs()
+        # Two logarithms of float32 probabilities stand between a score and what is seen of it.
+        result = found.measure("its attention", errors, 20 * found.bound, positions, dim=0)
+        if not result.holds:
+            result.why = heated_by(spec, got / oracles.gains(spec)[1], positions)
+
+
+def heated_at(spec: Spec) -> list[int]:
+    """Before, at and after the first steps, where the forms differ, and far away."""
+    T = 0 if spec.temperature is None else spec.temperature.trained
+    edges = [n * T + off for n in (1, 2, 3, 8) for off in (-2, -1, 0, 1)]
+    return sorted(set(below(spec, [0, 1, *edges, 131_071, 1_000_000, 2**31 + 5])))
+
+
+def heated_by(spec: Spec, got: Tensor, positions: Tensor) -> str:
+    """What the factors look like."""
+    if bool(((got - 1).abs() < 1e-4).all()):
+        return "the temperature is missing: every factor is 1"
+    heat = spec.temperature
+    assert heat is not None
+    for form in ("llama4", "ministral", "log-n"):
+        other = spec.model_copy(update={"temperature": heat.model_copy(update={"form": form})})
+        if form != heat.form and bool(((got / oracles.temperature(positions, other) - 1).abs() < 1e-4).all()):
+            return f"the steps are those of {form}, the spec says {heat.form}"
+    if got.ndim == 2 and got.shape[0] > 1 and bool(((got - got[:1]).abs() < 1e-6).all()):
+        return "every row has the factors of the first one's positions"
+    return f"queries are multiplied by {float(got.flatten()[-1]):.6g} at {int(positions.flatten()[-1]):,}"
+
+
+@check(
+    "C39",
+    "at exactly the trained length a scaling has not begun",
+    bound=1e-6,
+    unit="rad",
+    needs=("angles|frequencies",),
+    kinds=("rope",),
+)
+def at_the_edge(target: Target, found: Findings) -> None:
+    """Of L positions, 0 to L - 1, and of one more: as frequencies make the angle at the last of them."""
+    spec = target.spec
+    if not spec.length_dependent or spec.trained is None:
+        raise NotApplicable("its spec declares no scaling that depends on the length")
+    L = spec.trained
+    for length in (L, L + 1):
+        here = spec.model_copy(update={"longest": length})
+        why = f"at length {length:,}, of {L:,} trained, the frequencies are those of the other side"
+        if target.takes("frequencies", "length"):
+            given = read(target, rope_parameters(spec), length=length)[0]
+            errors = torch.stack([(given - diagnose.as_tensor(t)).abs() * (length - 1) for t in oracles.truths(here)])
+            single = SINGLE * (length - 1) * given.abs()
+            result = found.measure(
+                f"frequencies(config), length {length:,}", errors.amin(0), found.bound, float32=single
+            )
+            result.why = why
+        if target.has("angles") and (spec.longest == length or (spec.per_call and (spec.longest or L + 2) > length)):
+            positions = torch.tensor([[*below(here, [1, 2, 7, L // 2]), length - 1]])
+            cos, sin = target.cos_sin(target.build(), positions)
+            omegas = diagnose.as_tensor(oracles.frequencies(here))
+            single = SINGLE * positions[..., None].double() * omegas.abs()
+            errors = oracles.angle_errors(cos, sin, positions, here)
+            result = found.measure(f"angles, length {length:,}", errors, found.bound, positions, float32=single)
+            result.why, result.reproduce = (
+                why,
+                target.line(f"torch.tensor({positions.tolist()})", length=positions.shape[1]),
+            )
+    if not found.compared:
+        raise NotApplicable(
+            f"it is resolved for {spec.longest:,} positions alone: declare per_call, or give frequencies a `length`"
+        )

@@ -228,7 +228,7 @@ def apart(target: Target, found: Findings) -> None:
     other = target.build()
     answer(target, other)
     if target.has("cos_sin"):
-        for part in target.given.cos_sin(other, settled(target.spec, looked_at(target))):
+        for part in target.cos_sin(other, settled(target.spec, looked_at(target))):
             # A caller may write into what it was given; a table handed out as it is would be spoilt for all.
             if part.is_floating_point() and not part.is_inference():
                 part.mul_(0)

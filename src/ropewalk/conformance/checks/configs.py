@@ -24,7 +24,8 @@ FACTOR_ONE: dict[str, dict[str, Any]] = {
 @check("C07", "factor 1 is the identity", bound=2.4e-7, needs=("frequencies",), kinds=("rope",))
 def identity(target: Target, found: Findings) -> None:
     spec = target.spec
-    plain = spec.model_copy(update={"scaling": None})
+    # A config has no key for the ladders of several axes.
+    plain = spec.model_copy(update={"scaling": None, "sections": None, "arrangement": "blocks"})
     common = rope_parameters(plain)
     # Its own rope type must do; of the others, those it knows.
     own = spec.scaling.kind if spec.scaling is not None else None

@@ -43,7 +43,8 @@ class Biases(nn.Module):
 def inputs(target: Target, found: Findings, length: int, start: int) -> tuple[Tensor, ...]:
     positions = torch.arange(start, start + length)
     if target.has("rotation"):
-        return found.normal(1, target.spec.heads, length, target.spec.head_width), positions[None]
+        x = found.normal(1, target.spec.heads, length, target.spec.head_width)
+        return x, target.spread(positions[None])
     return (positions,)
 
 
@@ -117,7 +118,7 @@ def exported(target: Target, found: Findings) -> None:
             program.module()(*given),
             want,
             found.bound,
-            given[-1].flatten(),
+            given[-1].reshape(count, -1)[:, 0],  # of several axes, which are the same here, the first
             dim=want.ndim - 2,
             scale=size_of(target, want),
             why="a table of the example's length, or its positions, was baked in",

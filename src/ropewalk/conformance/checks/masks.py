@@ -1,4 +1,4 @@
-"""Attention masks: C19, C20."""
+"""Attention masks: C19, C20, C37."""
 
 from __future__ import annotations
 
@@ -100,3 +100,50 @@ def window(target: Target, found: Findings) -> None:
     if bool((want.sum(-1) < W).all()):
         raise NotApplicable(f"a window of {W:,} is wider than the texts that this looks at")
     hold_counts(found, f"window {W}", visible(target, found, q, k), want, q, "the window is off")
+
+
+@check(
+    "C37",
+    "packed and sharded together: documents stay apart",
+    bound=2e-5,
+    needs=("attend",),
+)
+def packed_shards(target: Target, found: Findings) -> None:
+    """Two documents in one row, cut over two ranks as ring attention does; each must read as it does alone."""
+    if not target.takes("attend", "documents"):
+        raise NotApplicable("its attend takes no documents")
+    if target.spec.bidirectional:
+        raise NotApplicable("this encoding looks both ways, by its own spec")
+    spec, lengths = target.spec, (6, 10)
+    L = sum(lengths)
+    start = start_near(spec, 300, L)
+    places = torch.cat([torch.arange(start, start + length) for length in lengths])
+    documents = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    q, k, v = (found.normal(1, spec.heads, L, spec.head_width, more=more) for more in range(3))
+    built = target.build()
+
+    def read(queries: Tensor, keys: Tensor, at: Tensor, of: Tensor | None) -> Tensor:
+        more = {} if of is None else {"documents": (of[queries][None], of[keys][None])}
+        parts = q[:, :, queries], k[:, :, keys], v[:, :, keys]
+        return target.attend(built, *parts, at[queries][None], at[keys][None], **more)
+
+    whole = torch.arange(L)
+    ranks = torch.tensor([0, 1, 2, 3, 12, 13, 14, 15]), torch.arange(4, 12)
+    line = torch.arange(start, start + L)
+    one = read(whole, whole, line, None)
+    if float((read(whole, torch.cat(ranks), line, None) - one).abs().max()) > found.bound:
+        raise NotApplicable("keys of one document in another order are wrong already: see C21")
+    alone = torch.cat([read(part, part, places, None) for part in whole.split(lengths)], 2)
+    why = "a query sees keys of another document"
+    got = read(whole, whole, places, documents)
+    found.compare("packed, in one piece", got, alone, found.bound, places, dim=2, why=why)
+    for rank, mine in enumerate(ranks):
+        ring = torch.cat([mine, ranks[1 - rank]])
+        if float((read(mine, ring, line, None) - one[:, :, mine]).abs().max()) > found.bound:
+            found.note("one document cut over ranks is wrong already: see C19 and C21")
+            continue
+        got = read(mine, ring, places, documents)
+        found.compare(
+            f"packed, rank {rank} of 2", got, alone[:, :, mine], found.bound, places[mine], dim=2,
+            why="cut over ranks, a query sees keys of another document, or misses some of its own",
+        )  # fmt: skip

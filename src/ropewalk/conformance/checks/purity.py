@@ -87,22 +87,26 @@ def mates(target: Target, found: Findings) -> None:
     spec = target.spec
     if not target.has("angles|rotation|forward"):
         raise NotApplicable("its bias is asked for one row at a time")
-    mine = torch.arange(8)[None] + start_near(spec, 20, 8)
-    far = torch.arange(8)[None] + start_near(spec, (spec.trained or 5_000) * 2, 9)
-    why = "another row of the batch, farther out, changes this one"
-    want = at(target, target.build(), mine)
-    size = size_of(target, want)
     # Rows of a matrix product may be summed in another order when there are more of them.
     bound = found.bound if target.has("angles|rotation") else MODEL
-    for name, rows in (("first of two", [mine, far]), ("second of two", [far, mine])):
-        got = at(target, target.build(), torch.cat(rows))
-        row = 0 if rows[0] is mine else 1
-        result = found.compare(name, got[row : row + 1], want, bound, mine.flatten(), scale=size, why=why)
-        both = f"torch.cat([{arange(rows[0])}, {arange(rows[1])}])"
-        alone = target.line(arange(mine), built="target.build()", length=8)
-        result.reproduce = (
-            f"print({target.line(both, batch=2, length=8)}, {alone})   # row {row} of the first is the second"
-        )
+    # One token of each row is a step of decoding, for which many kernels have a path of their own.
+    for L, said in ((8, ""), (1, ", one token each")):
+        mine = torch.arange(L)[None] + start_near(spec, 20, 8)
+        far = torch.arange(L)[None] + start_near(spec, (spec.trained or 5_000) * 2, 9)
+        why = "another row of the batch, farther out, changes this one"
+        want = at(target, target.build(), mine)
+        size = size_of(target, want)
+        for name, rows in (("first of two", [mine, far]), ("second of two", [far, mine])):
+            got = at(target, target.build(), torch.cat(rows))
+            row = 0 if rows[0] is mine else 1
+            result = found.compare(
+                f"{name}{said}", got[row : row + 1], want, bound, mine.flatten(), scale=size, why=why
+            )
+            both = f"torch.cat([{arange(rows[0])}, {arange(rows[1])}])"
+            alone = target.line(arange(mine), built="target.build()", length=L)
+            result.reproduce = (
+                f"print({target.line(both, batch=2, length=L)}, {alone})   # row {row} of the first is the second"
+            )
 
 
 @check("C10", "positions of shape (L), (1, L), (B, L) agree", bound=2.4e-7, needs=("rotation",))
@@ -111,21 +115,20 @@ def shapes(target: Target, found: Findings) -> None:
     B, L = 3, 6
     starts = [start_near(spec, start, L) for start in (5, 300, 2_000)]
     x = found.normal(B, spec.heads, L, spec.head_width)
-    size = x.abs().amax() * oracles.gains(spec)[0]
     rows = torch.stack([torch.arange(start, start + L) for start in starts])
     each = torch.cat([target.rotate(target.build(), x[b : b + 1], rows[b : b + 1]) for b in range(B)])
+    # Of xpos vectors grow: a feature has the rounding of the longest.
+    size = torch.maximum(x.abs().amax() * oracles.gains(spec)[0], each.abs().amax())
+    why = "rows of (B, L) positions are mixed up"
     got = target.rotate(target.build(), x, rows)
-    found.compare(
-        "a row of positions for each row",
-        got,
-        each,
-        found.bound,
-        scale=size,
-        why="rows of (B, L) positions are mixed up",
-    )
+    found.compare("a row of positions for each row", got, each, found.bound, scale=size, why=why)
+    alone = [target.rotate(target.build(), x[b : b + 1, :, :1], rows[b : b + 1, :1]) for b in range(B)]
+    got = target.rotate(target.build(), x[:, :, :1], rows[:, :1])
+    found.compare("one token of each row", got, torch.cat(alone), found.bound, scale=size, why=why)
     same = rows[:1].expand(B, L)
     want = target.rotate(target.build(), x, same)
-    for name, given in (("(1, L)", rows[:1]), ("(L)", rows[0])):
+    # On several axes (L, A) and (B, L) look alike, and no one is asked to tell them apart.
+    for name, given in (("(1, L)", rows[:1]), ("(L)", rows[0]))[: 2 if spec.axes is None else 1]:
         try:
             got = target.rotate(target.build(), x, given)
         except Exception as error:

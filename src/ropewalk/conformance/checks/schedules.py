@@ -1,4 +1,4 @@
-"""However a text is fed, it is the same text: C12 to C18."""
+"""However a text is fed, it is the same text: C12 to C18, C38."""
 
 from __future__ import annotations
 
@@ -94,26 +94,62 @@ def evicted(target: Target, found: Findings) -> None:
         same(found, "positions left out after an eviction", got, want, torch.arange(6, 9)[None], why, model)
 
 
-def decodes(view: Any, ids: Tensor, positions: Tensor | None, found: Findings) -> bool:
-    """Whether it decodes this text where nothing was evicted: if not, that is C12's matter."""
+def decodes(
+    view: Any, ids: Tensor, positions: Tensor | None, found: Findings, cuts: tuple[int, ...] = (6, 7, 8)
+) -> bool:
+    """Whether it reads this text in pieces where nothing was evicted: if not, that is C12's or C13's matter."""
     model, places = view(), torch.arange(ids.shape[1])[None]
-    whole, got = view()(ids, places)[0], fed(model, ids, positions, [6, 7, 8])
-    bound = found.bound if isinstance(model, Surround) else found.bounds[-1]
-    right = float((got - whole).abs().amax() / whole.abs().amax()) <= bound
-    if not right:
-        found.note("decoding without any eviction is wrong already: see C12")
+    whole, got = view()(ids, places)[0], fed(model, ids, positions, list(cuts))
+    if not (right := alike(found, got, whole, model)):
+        found.note(f"decoding plain text is wrong already: see {'C12' if len(cuts) > 1 else 'C13'}")
     return right
 
 
-def after_eviction(model: Pass, ids: Tensor, given: bool) -> Tensor:
-    """The logits of three tokens after six of which the middle two were dropped."""
+def alike(found: Findings, got: Tensor, want: Tensor, model: Pass) -> bool:
+    bound = found.bound if isinstance(model, Surround) else found.bounds[-1]
+    return float((got - want).abs().amax() / want.abs().amax()) <= bound
+
+
+def after_eviction(model: Pass, ids: Tensor, given: bool, each: int = 1) -> Tensor:
+    """The logits of three tokens, so many at a time, after six of which the middle two were dropped."""
     _, cache = model(ids[:, :6], torch.arange(6)[None])
     cache = model.target.evict(model.built, cache, torch.tensor([0, 1, 4, 5]))
     pieces = []
-    for n in range(6, 9):
-        logits, cache = model(ids[:, n : n + 1], torch.tensor([[n]]) if given else None, None, cache)
+    for n in range(6, 9, each):
+        logits, cache = model(ids[:, n : n + each], torch.arange(n, n + each)[None] if given else None, None, cache)
         pieces.append(logits)
     return torch.cat(pieces, 1)
+
+
+@check("C38", "chunks after an eviction match single tokens", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)
+def chunks_after_eviction(target: Target, found: Findings) -> None:
+    """As C14, for several tokens at once: an engine may find their positions on another path."""
+    for view in views(target):
+        model = view()
+        ids = ids_for(model, found, 9)
+        start = start_near(target.spec, 48, 8)
+        positions = torch.tensor([[0, 1, 2, *range(start, start + 6)]])
+        why = "the positions of a chunk are taken from the number of keys in the cache"
+        if not decodes(view, ids, torch.arange(9)[None], found, (6,)):
+            continue
+        whole = view()(ids, positions)[0]
+        if alike(found, fed(view(), ids, positions, [6, 7, 8]), whole, model):
+            same(found, "a chunk past a gap", fed(view(), ids, positions, [6]), whole, positions, why, model)
+        else:
+            found.note("single tokens past a gap are wrong already: see C14")
+        if isinstance(model, Surround) or not target.has("evict"):
+            continue
+        want, single = (after_eviction(view(), ids, given) for given in (True, False))
+        after = torch.arange(6, 9)[None]
+        got = after_eviction(view(), ids, True, each=3)
+        same(found, "a chunk after an eviction", got, want, after, why, model)
+        if not decodes(view, ids, None, found, (6,)):
+            continue
+        if not alike(found, single, want, model):
+            found.note("single tokens after an eviction are wrong already: see C14")
+            continue
+        got = after_eviction(view(), ids, False, each=3)
+        same(found, "a chunk after an eviction, positions left out", got, want, after, why, model)
 
 
 @check("C15", "crossing the trained length: cached matches uncached", bound=(1e-5, 1e-4), unit=UNIT, needs=NEEDS)

@@ -22,6 +22,8 @@ SPAN = 4096
 def is_relative(spec: Spec) -> None:
     if spec.kind == "other" and not spec.relative:
         raise NotApplicable("this encoding is not relative, by its own spec")
+    if spec.temperature is not None:
+        raise NotApplicable("scores grow with the position of the query, by the temperature of its own spec")
 
 
 def span_of(spec: Spec) -> int:
@@ -41,6 +43,11 @@ def turned(target: Target, built: object, x: Tensor, positions: Tensor, role: st
     more = asked.shape[1] - x.shape[2]
     padded = torch.cat([x, x[:, :, :more]], dim=2) if more else x
     return target.rotate(built, padded, asked, role)[:, :, : x.shape[2]].double()  # type: ignore[arg-type]
+
+
+def norm_keeping(spec: Spec) -> str:
+    """Of queries and keys those that a temperature leaves alone."""
+    return "query" if spec.temperature is None else "key"
 
 
 def rotated_ones(target: Target, position: int, role: str = "query") -> str:
@@ -140,6 +147,7 @@ def anchored(target: Target, built: object, q: Tensor, k: Tensor, by: int) -> Te
 def shift_in_bfloat16(target: Target, found: Findings) -> None:
     """Against its own float32: what is wrong there too is told by others."""
     spec = target.spec
+    is_relative(spec)
     span, gain = span_of(spec), oracles.gains(spec)[0] ** 2
     try:
         built = target.build(dtype=torch.bfloat16)
@@ -169,7 +177,7 @@ def norms(target: Target, found: Findings) -> None:
     spec = target.spec
     positions = torch.tensor(below(spec, [0, 1, 257, 4095, 131_071, 1_000_000, 2**31, 2**36]))
     x = found.normal(1, spec.heads, len(positions), spec.head_width)
-    after = turned(target, target.build(), x, positions)[..., : spec.rotary].norm(dim=-1)
+    after = turned(target, target.build(), x, positions, norm_keeping(spec))[..., : spec.rotary].norm(dim=-1)
     ratio = after / x[..., : spec.rotary].double().norm(dim=-1)
     found.compare(
         "|rotate(x)| / |x|, over its median",

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ropewalk.conformance.mutants import alone, angles, biases, modules, scalings, schedules
+from ropewalk.conformance.mutants import alone, angles, biases, modules, recent, scalings, schedules
 from ropewalk.conformance.mutants.mutant import Mutant, edited
 from ropewalk.conformance.mutants.reference import Reference
 from ropewalk.conformance.mutants.specs import SPECS
 
 __all__ = ["MUTANTS", "SPECS", "Mutant", "Reference", "edited"]
 
-ROOMS = (angles, scalings, biases, schedules, modules, alone)
+ROOMS = (angles, scalings, biases, schedules, modules, recent, alone)
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for room in ROOMS for mutant in room.MUTANTS}
 
 

@@ -118,15 +118,15 @@ MUTANTS = [
         name="mlx_vlm_1983_one_token_alone",
         issue="Blaizzy/mlx-vlm#1983",
         kills="C12",
-        right="cache[0][2].amax(1, keepdim=True) + 1",
-        wrong="cache[0][2].amax(1, keepdim=True) + 1 + (ids.shape[1] == 1)",
+        right="reached(cache[0][2]) + 1",
+        wrong="reached(cache[0][2]) + 1 + (ids.shape[1] == 1)",
         why="A token that is decoded alone is one position late; chunks are right.",
     ),
     Mutant(
         name="executorch_21749_second_chunk",
         issue="pytorch/executorch#21749",
         kills="C13",
-        right="cache[0][2].amax(1, keepdim=True) + 1",
+        right="reached(cache[0][2]) + 1",
         wrong="cache[0][2].amax(1, keepdim=True) + ids.shape[1]",
         why="A chunk after the first starts late by its own length; single tokens are right.",
     ),
@@ -151,17 +151,16 @@ MUTANTS = [
         name="flash_attention_517_triangle_of_another_shape",
         issue="Dao-AILab/flash-attention#517",
         kills="C19",
-        right="layer.turned(q, q_positions), q_positions, torch",
-        wrong="layer.turned(q, q_positions), (q_positions if q.shape == k.shape else k_positions[:, : q.shape[2]]), "
-        "torch",
+        right="return layer.attend(q, q_positions, of_queries",
+        wrong="return layer.attend(q, q_positions if q.shape == k.shape else k_positions[:, : q.shape[2]], of_queries",
         why="Where there are fewer queries than keys, the triangle starts at the top left.",
     ),
     Mutant(
         name="megatron_5243_keys_counted_on",
         issue="NVIDIA/Megatron-LM#5243",
         kills="C21",
-        right="(layer.turned(k, k_positions), v, k_positions, nowhere)",
-        wrong="(layer.turned(k, k_positions), v, k_positions[:, :1] + torch.arange(k.shape[2]), nowhere)",
+        right="(layer.turned(k, k_positions), v, k_positions, of_keys)",
+        wrong="(layer.turned(k, k_positions), v, k_positions[:, :1] + torch.arange(k.shape[2]), of_keys)",
         why="The mask counts keys on from the first, in whatever order they are.",
     ),
     Mutant(
@@ -222,7 +221,7 @@ INVERTED, SQUARED, SLOPES = (
     "litgpt_2202_inverted_ramp", "sglang_33558_gain_squared", "mlx_3071_slopes_of_no_power_of_two",
 )  # fmt: skip
 BLAMELESS = {
-    **dict.fromkeys(("N01", "N03", "N04", "N06", "N08", "C01", "C15", "C31", "C33"), INVERTED),
+    **dict.fromkeys(("N01", "N03", "N04", "N06", "N08", "C01", "C15", "C31", "C33", "C35", "C37"), INVERTED),
     **dict.fromkeys(("N05", "N07", "N10", "C05"), SQUARED),
     **dict.fromkeys(("N09", "C22", "C24"), SLOPES),
     "C02": "pie_603_ladder_over_the_head",
@@ -249,5 +248,11 @@ BLAMELESS = {
     "C29": "sparseml_1826_length_of_the_export",
     "C30": "transformers_35716_graph_broken",
     "C34": "transformers_45902_buffer_never_filled",
+    "N12": "vllm_49290_half_on_several_axes",
+    "N13": "torchtitan_335_pairs_with_a_temperature",
+    "C36": "sglang_34446_one_row_of_three",
+    "C38": "mlx_vlm_1983_one_token_alone",
+    "C39": "transformers_33129_cache_thrown_away",
+    "C40": "vllm_41185_share_of_a_share",
 }
 """Requirement to a mutant that it applies to, that is wrong in something else, and that it must not blame."""

@@ -121,6 +121,7 @@ MUTANTS = [
     Mutant(
         name="pie_603_ladder_over_the_head",
         issue="pie-project/pie#603",
+        also=("huggingface/transformers#48630", "huggingface/transformers#48652"),
         kills="N07",
         of="partial",
         right="[base ** (Decimal(-2 * i) / width) for i in range(width // 2)]",

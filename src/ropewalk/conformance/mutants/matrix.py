@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from ropewalk.conformance.spec import PAGES, requirements
 APART = ("C32",)
 """Requirements that have no bound, and so kill nothing."""
 
+
+STATUSES = ("failed", "passed", "not applicable")
 
 OWN = {
     "N01": "aidotnet_2074_positions_from_one",
@@ -54,29 +56,48 @@ OWN = {
     "C24": "attention_gym_86_alibi_sign",
     "C25": "candle_1312_buckets_past_the_last",
     "C26": "keras_hub_2977_one_query_alone",
-    "C27": "pegainfer_220_past_the_end_of_the_table",
+    "C27": "sglang_38786_rows_appended_otherwise",
     "C29": "transformers_35716_graph_broken",
     "C30": "sparseml_1826_length_of_the_export",
     "C31": "x_transformers_182_values_rotated",
     "C33": "deepspeed_8345_theta_defaulted",
     "C34": "sglang_33117_one_table_for_all",
+    "N12": "sglang_34446_one_row_of_three",
+    "N13": "ferrox_213_temperature_dropped",
+    "C35": "llama_cpp_19915_moved_on_one_axis",
+    "C36": "mlx_vlm_1993_next_of_one_axis",
+    "C37": "axolotl_3608_documents_ignored_in_pieces",
+    "C38": "hipfire_391_chunks_by_slot",
+    "C39": "unsloth_10681_long_list_for_the_trained_length",
+    "C40": "sglang_13530_indexer_in_the_layout_of_the_layer",
 }
 """Requirement to a mutant that it sees and no other requirement does."""
 
 
-def of_mutant(mutant: Mutant) -> dict[str, Any]:
-    report = verify(mutant.target)
-    return {"kills": mutant.kills, **statuses(report), "said": report[mutant.kills].why or report[mutant.kills].what}
+def of_mutant(mutant: Mutant, only: str | None = None) -> dict[str, Any]:
+    report = verify(mutant.target, only=only)
+    killed = [result.why or result.what for result in report.results if result.id == mutant.kills]
+    told = {"kills": mutant.kills, "line": mutant.lines[1]}
+    return {**told, **statuses(report), **({"said": killed[0]} if killed else {})}
 
 
-def of_reference(name: str) -> dict[str, Any]:
-    return statuses(verify(Reference(SPECS[name], name)))
+def of_reference(name: str, only: str | None = None) -> dict[str, Any]:
+    return statuses(verify(Reference(SPECS[name], name), only=only))
+
+
+def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with what was run again in place of what it had; `kept` are the requirements that were not."""
+    order = list(every())
+    again = {one for status in STATUSES for one in new[status].split()}
+    kept = {status: [one for one in old[status].split() if one not in again] for status in STATUSES}
+    found = {status: " ".join(sorted([*kept[status], *new[status].split()], key=order.index)) for status in STATUSES}
+    seconds = round(old["seconds"] + new["seconds"], 2)
+    both = sorted((one for each in kept.values() for one in each), key=order.index)
+    return {**old, **new, **found, "seconds": seconds, "kept": " ".join(both)}
 
 
 def statuses(report: Report) -> dict[str, Any]:
-    found = {
-        status: " ".join(result.id for result in report.of(status)) for status in ("failed", "passed", "not applicable")
-    }
+    found = {status: " ".join(result.id for result in report.of(status)) for status in STATUSES}
     return {**found, "seconds": round(report.seconds, 2)}
 
 
@@ -142,7 +163,16 @@ def page(
         others = ", ".join(found for found in row["failed"].split() if found != row["kills"]) or "-"
         lines.append(f"| [{name}](#{name}) | {MUTANTS[name].of} | {named} | {others} |\n")
     exhibits = [exhibit(MUTANTS[name], row, language) for name, row in mutants.items()]
-    whole = "".join([head, *lines, words["table"], *table(mutants, language), words["mutants"], *exhibits])
+    parts = [
+        head,
+        *lines,
+        words["table"],
+        *table(mutants, language),
+        *bugs(mutants, language),
+        words["mutants"],
+        *exhibits,
+    ]
+    whole = "".join(parts)
     return whole.rstrip() + "\n"
 
 
@@ -163,12 +193,36 @@ def table(rows: Mapping[str, Mapping[str, Any]], language: str) -> list[str]:
     return lines
 
 
+def named(threads: Sequence[str]) -> list[Mutant]:
+    """The mutants of these threads."""
+    return [mutant for mutant in MUTANTS.values() if {mutant.issue, *mutant.also} & set(threads)]
+
+
+def bugs(rows: Mapping[str, Mapping[str, Any]], language: str) -> list[str]:
+    """The table of public bugs: each with the requirements that kill its mutants."""
+    words, found = texts()[language], {"seen": 0, "inspect": 0, "unseen": 0}
+    lines = []
+    for bug in texts()["bugs"]:
+        mutants = [mutant for mutant in named(bug["threads"]) if mutant.kills in rows[mutant.name]["failed"].split()]
+        state = "seen" if mutants else "inspect" if "inspect" in bug else "unseen"
+        found[state] += 1
+        by = ", ".join(dict.fromkeys(link(mutant.kills) for mutant in mutants))
+        by = by or f"{words[state]}: {bug[state][language]}"
+        which = ", ".join(f"[{mutant.name}](#{mutant.name})" for mutant in mutants) or "-"
+        lines.append(f"| {bug[language]} | {', '.join(map(thread, bug['threads']))} | {by} | {which} |\n")
+    return [words["bugs"].format(count=len(lines), **found), *lines]
+
+
+def thread(issue: str) -> str:
+    repository, number = issue.split("#")
+    return f"[{issue}](https://github.com/{repository}/issues/{number})"
+
+
 def exhibit(mutant: Mutant, row: Mapping[str, Any], language: str) -> str:
     words = texts()[language]
     text = words["exhibit"].format(
         why=mutant.why if language == "en" else texts()["why"][mutant.name],
-        issue=mutant.issue,
-        url=mutant.url,
+        threads=", ".join(map(thread, (mutant.issue, *mutant.also))),
         link=link(mutant.kills),
         said=words["said"].format(said=row["said"]) if row["said"] else "",
     )

@@ -32,6 +32,12 @@ MUTANTS = [
     Mutant(
         name="transformers_45902_buffer_never_filled",
         issue="huggingface/transformers#45902",
+        also=(
+            "huggingface/transformers#48892",
+            "huggingface/transformers#48932",
+            "pytorch/torchtitan#4783",
+            "unslothai/unsloth#4112",
+        ),
         kills="C03",
         right="self.turns = turns_of(omegas)",
         wrong='self.register_buffer("turns", torch.tensor(turns_of(omegas)), persistent=False)',

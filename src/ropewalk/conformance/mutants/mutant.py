@@ -22,6 +22,8 @@ class Mutant:
     """project_number_what"""
     issue: str
     """owner/repository#number, an issue or a pull request."""
+    also: tuple[str, ...] = ()
+    """Other threads with the same bug."""
     kills: str
     """The requirement it must fail."""
     right: str

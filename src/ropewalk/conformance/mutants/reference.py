@@ -5,6 +5,8 @@
     bias  = table[bucket(p_k - p_q), h]                                                T5, arXiv 1910.10683
     a query sees a key of its own document where 0 <= p_q - p_k < W
 
+On several axes a position is (B, L, A); what a model keeps of it has one more column, the order in which it was read.
+
 Slow on purpose: nothing is kept between calls, masks are whole matrices, and scalings are read from transformers' keys.
 """
 
@@ -17,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ropewalk.conformance.target import Spec
+from ropewalk.conformance.target import Heat, Spec
 
 PI = Decimal("3.1415926535897932384626433832795028841971693993751058209749445923078")
 COMMON = {"rope_type", "type", "rope_theta", "head_dim", "partial_rotary_factor", "max_position_embeddings"}
@@ -28,6 +30,7 @@ KEYS = {
     "yarn": {"factor", "original_max_position_embeddings", "beta_fast", "beta_slow", "truncate", "attention_factor",
              "mscale", "mscale_all_dim"},
     "llama3": {"factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor"},
+    "proportional": {"factor"},
     "longrope": {"factor", "original_max_position_embeddings", "short_factor", "long_factor", "attention_factor"},
 }  # fmt: skip
 NEEDED = {"factor", "low_freq_factor", "high_freq_factor", "short_factor", "long_factor"}
@@ -53,7 +56,8 @@ def read(config: dict[str, Any], length: int | None = None) -> tuple[list[Decima
         raise ValueError("rope_theta is missing and has no safe default; give it")
     if missing := NEEDED & KEYS[kind] - set(config) - ({"factor"} if kind == "longrope" else set()):
         raise ValueError(f"rope_type {kind!r} needs {', '.join(sorted(missing))}; give them")
-    width = round(config["head_dim"] * config.get("partial_rotary_factor", 1))
+    turning = config.get("partial_rotary_factor", 1)
+    width = round(config["head_dim"] * (1 if kind == "proportional" else turning))
     with localcontext(Context(prec=60)):
         return scaled(kind, config, width, length)
 
@@ -68,6 +72,9 @@ def scaled(kind: str, config: dict[str, Any], width: int, length: int | None) ->
     omegas = [base ** (Decimal(-2 * i) / width) for i in range(width // 2)]
     if kind == "linear":
         omegas = [omega / factor for omega in omegas]
+    if kind == "proportional":
+        kept = int(config["partial_rotary_factor"] * width // 2)
+        omegas = [omegas[i] / factor if i < kept else Decimal(0) for i in range(width // 2)]
     if kind == "longrope":
         divisors = config["long_factor"] if length is not None and length > trained else config["short_factor"]
         omegas = [omega / Decimal(divisor) for omega, divisor in zip(omegas, divisors, strict=True)]
@@ -116,20 +123,36 @@ def turns_of(omegas: list[Decimal]) -> list[int]:
     return [(round(omega * 2**64 / (2 * PI)) + 2**63) % 2**64 - 2**63 for omega in omegas]
 
 
+def axes_of(spec: Spec, pairs: int) -> list[int]:
+    """The axis of each pair: one section after the other, or every third pair as far as an axis' section reaches;
+    what is left follows the first."""
+    sections = spec.sections or ()
+    if spec.arrangement == "interleaved":
+        reach = [0, 3 * sections[1], 3 * sections[2]]
+        return [pair % 3 if pair < reach[pair % 3] else 0 for pair in range(pairs)]
+    return ([axis for axis, count in enumerate(sections) for _ in range(count)] + [0] * pairs)[:pairs]
+
+
 class Rotary(nn.Module):
     def __init__(self, spec: Spec) -> None:
         super().__init__()
         self.spec, self.layout, self.longest = spec, spec.layout, spec.longest
         omegas, self.gain = read(stated(spec), spec.longest)
+        if spec.arrangement == "axial":
+            each = [read({**stated(spec), "head_dim": 2 * count})[0] for count in spec.sections or () if count]
+            omegas = [omega for ladder in each for omega in ladder]
+        self.axes = None if spec.sections is None else axes_of(spec, len(omegas))
         self.width = 2 * len(omegas)
         self.omegas = [float(omega) for omega in omegas]
         self.turns = turns_of(omegas)
 
     def cos_sin(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., L) -> (..., L, R/2) each, in float64."""
+        """(..., L) or (..., L, A) -> (..., L, R/2) each, in float64."""
         if self.longest is not None and not torch.compiler.is_compiling() and positions.max() >= self.longest:
             raise ValueError(f"position {int(positions.max())} is past the last, {self.longest - 1}; raise `longest`")
         phase = positions.long()[..., None] * torch.as_tensor(self.turns, device=positions.device)
+        if self.axes is not None:
+            phase = phase[..., torch.tensor(self.axes), torch.arange(len(self.turns))]
         angle = phase.double() * (2 * math.pi / 2**64)
         return angle.cos() * self.gain, angle.sin() * self.gain
 
@@ -143,6 +166,10 @@ class Rotary(nn.Module):
         turned = (first * cos - second * sin, second * cos + first * sin)
         joined = torch.stack(turned, -1).flatten(-2) if self.layout == "pairs" else torch.cat(turned, -1)
         return torch.cat((joined.to(x.dtype), rest), -1)
+
+    def moved(self, k: Tensor, delta: Tensor) -> Tensor:
+        """Rotated keys turned on by a distance; their gain they have already."""
+        return torch.cat([self(k, delta)[..., : self.width] / self.gain, k[..., self.width :]], -1)
 
 
 def slopes(heads: int) -> list[float]:
@@ -185,10 +212,19 @@ class Bias(nn.Module):
 
 
 def seen(q_positions: Tensor, k_positions: Tensor, q_documents: Tensor, k_documents: Tensor, window: int) -> Tensor:
-    """(B, L), (B, S) -> (B, L, S): the keys that a query sees."""
+    """(B, L), (B, S) -> (B, L, S): the keys that a query sees. On several axes by their last column."""
+    q_positions, k_positions = (part if part.ndim == 2 else part[..., -1] for part in (q_positions, k_positions))
     behind = q_positions[:, :, None] - k_positions[:, None, :]
     together = (q_documents[:, :, None] == k_documents[:, None, :]) & (k_documents[:, None, :] >= 0)
     return together & (behind >= 0) & (behind < window)
+
+
+def factors(heat: Heat, positions: Tensor) -> Tensor:
+    """(B, L): what queries there are multiplied by."""
+    if heat.form == "log-n":
+        return ((positions + 1).double().log() / math.log(heat.trained)).clamp(min=1)
+    steps = (positions + 1 if heat.form == "llama4" else positions) // heat.trained
+    return 1 + heat.strength * steps.double().log1p()
 
 
 class Attention(nn.Module):
@@ -196,13 +232,19 @@ class Attention(nn.Module):
         super().__init__()
         heads, width = spec.heads, spec.head_width
         self.into = nn.Parameter(torch.randn(3, heads, width, width, dtype=torch.float32) / math.sqrt(width))
-        self.kind, self.window = spec.kind, spec.window or 2**62
+        self.kind, self.window, self.heat = spec.kind, spec.window or 2**62, spec.temperature
         self.sites = (rotary, bias)  # a tuple, since they are the model's and not this layer's
         weight = (getattr(spec.scaling, "mscale_all_dim", None) or 0.0) if is_deepseek(spec) else 0.0
         self.scale = grow(getattr(spec.scaling, "factor", None) or 1, weight) ** 2 / math.sqrt(width)
 
     def turned(self, x: Tensor, positions: Tensor) -> Tensor:
         return self.sites[0](x, positions) if self.kind == "rope" else x
+
+    def heated(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Queries times a temperature that grows with their positions."""
+        if self.heat is None:
+            return q
+        return (q * factors(self.heat, positions)[:, None, :, None]).to(q.dtype)
 
     def attend(self, q: Tensor, q_positions: Tensor, q_documents: Tensor, kept: tuple[Tensor, ...]) -> Tensor:
         """q and the kept keys as rotated."""
@@ -218,6 +260,7 @@ class Attention(nn.Module):
         level = x / x.square().mean(-1, keepdim=True).sqrt()
         q, k, v = (level @ part.double() for part in self.into)
         q, k = (self.turned(part, positions) for part in (q, k))
+        q = self.heated(q, positions)
         kept = (k, v, positions, documents)
         if old is not None:
             kept = tuple(torch.cat(pair, dim) for *pair, dim in zip(old, kept, (2, 2, 1, 1), strict=True))
@@ -228,6 +271,11 @@ def is_deepseek(spec: Spec) -> bool:
     return getattr(spec.scaling, "dialect", None) == "deepseek"
 
 
+def reached(positions: Tensor) -> Tensor:
+    """(B, L) or (B, L, A + 1) -> (B, 1): the largest position so far, on any axis."""
+    return (positions if positions.ndim == 2 else positions[..., :-1].amax(-1)).amax(1, keepdim=True)
+
+
 class Model(nn.Module):
     """Two layers of attention between an encoding of tokens and what reads it out again."""
 
@@ -235,6 +283,8 @@ class Model(nn.Module):
         super().__init__()
         self.tokens = nn.Parameter(torch.randn(spec.vocabulary or 64, spec.heads, spec.head_width, dtype=torch.float32))
         self.rotary, self.bias = Rotary(spec), Bias(spec)
+        self.axes = None if spec.sections is None else len(spec.sections)
+        self.indexer = None if spec.indexer is None else Rotary(spec.indexer)
         self.layers = nn.ModuleList(Attention(spec, self.rotary, self.bias) for _ in range(2))
 
     @property
@@ -247,8 +297,13 @@ class Model(nn.Module):
         """(B, L) -> (B, L, V), and per layer the keys as rotated, the values, their positions and documents."""
         documents = torch.zeros_like(ids) if documents is None else documents
         if positions is None:
-            start = 0 if cache is None else cache[0][2].amax(1, keepdim=True) + 1
+            start = 0 if cache is None else reached(cache[0][2]) + 1
             positions = start + torch.arange(ids.shape[1]).expand_as(ids)
+            positions = positions if self.axes is None else positions[..., None].expand(-1, -1, self.axes)
+        if self.axes is not None:
+            before = 0 if cache is None else cache[0][2][:, -1:, -1] + 1
+            order = before + torch.arange(ids.shape[1]).expand_as(ids)
+            positions = torch.cat([positions, order[..., None]], -1)
         x = self.tokens[ids].double().movedim(1, 2)
         caches = []
         for n, layer in enumerate(self.layers):
@@ -257,7 +312,7 @@ class Model(nn.Module):
         return torch.einsum("bhlk,vhk->blv", x, self.tokens.double()), caches
 
 
-OFFERS = {"rope": ("cos_sin", "rotate", "frequencies"), "alibi": ("bias", "slopes"), "t5": ("bias", "buckets")}
+OFFERS = {"rope": ("cos_sin", "rotate", "move", "frequencies"), "alibi": ("bias", "slopes"), "t5": ("bias", "buckets")}
 
 
 class Reference:
@@ -265,7 +320,9 @@ class Reference:
 
     def __init__(self, spec: Spec, name: str = "reference") -> None:
         self.spec, self.name = spec, name
-        for offer in OFFERS[spec.kind]:
+        heated = ("cos_sin", "rotate_query", "rotate_key", "move", "frequencies")
+        offers = OFFERS[spec.kind] if spec.temperature is None else heated
+        for offer in (*offers, *(() if spec.indexer is None else ("rotate_indexer",))):
             setattr(self, offer, getattr(self, f"_{offer}"))
 
     def build(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Model:
@@ -288,11 +345,21 @@ class Reference:
             tuple(part.index_select(dim, keep) for part, dim in zip(kept, (2, 2, 1, 1), strict=True)) for kept in cache
         ]
 
-    def attend(self, built: Model, q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    def attend(
+        self,
+        built: Model,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        q_positions: Tensor,
+        k_positions: Tensor,
+        documents: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         layer = built.first
-        nowhere = torch.zeros_like(k_positions)
-        kept = (layer.turned(k, k_positions), v, k_positions, nowhere)
-        return layer.attend(layer.turned(q, q_positions), q_positions, torch.zeros_like(q_positions), kept)
+        of_queries, of_keys = documents or (torch.zeros(len(x), x.shape[2], dtype=torch.int64) for x in (q, k))
+        kept = (layer.turned(k, k_positions), v, k_positions, of_keys)
+        q = layer.heated(layer.turned(q, q_positions), q_positions)
+        return layer.attend(q, q_positions, of_queries, kept)
 
     def _cos_sin(self, built: Model, positions: Tensor) -> tuple[Tensor, Tensor]:
         return built.rotary.cos_sin(positions)
@@ -300,8 +367,20 @@ class Reference:
     def _rotate(self, built: Model, x: Tensor, positions: Tensor) -> Tensor:
         return built.rotary(x, positions)
 
-    def _frequencies(self, config: dict[str, Any]) -> tuple[list[float], float]:
-        omegas, gain = read(config, self.spec.longest)
+    def _rotate_query(self, built: Model, x: Tensor, positions: Tensor) -> Tensor:
+        return built.first.heated(self._rotate(built, x, positions), positions)
+
+    def _rotate_key(self, built: Model, x: Tensor, positions: Tensor) -> Tensor:
+        return self._rotate(built, x, positions)
+
+    def _rotate_indexer(self, built: Model, x: Tensor, positions: Tensor) -> Tensor:
+        return x if built.indexer is None else built.indexer(x, positions)
+
+    def _move(self, built: Model, k: Tensor, delta: Tensor) -> Tensor:
+        return built.rotary.moved(k, delta)
+
+    def _frequencies(self, config: dict[str, Any], length: int | None = None) -> tuple[list[float], float]:
+        omegas, gain = read(config, length or self.spec.longest)
         return [float(omega) for omega in omegas], gain
 
     def _bias(

@@ -143,6 +143,7 @@ MUTANTS = [
     Mutant(
         name="unsloth_6197_scaling_dropped",
         issue="unslothai/unsloth#6197",
+        also=("sgl-project/sglang#26187",),
         kills="N07",
         of="llama3",
         right='if kind in ("yarn", "llama3"):',

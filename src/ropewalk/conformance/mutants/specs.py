@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ropewalk.conformance.target import Spec
-from ropewalk.scaling import Dynamic, Linear, Llama3, LongRoPE, YaRN
+from ropewalk.conformance.target import Heat, Spec
+from ropewalk.scaling import Dynamic, Linear, Llama3, LongRoPE, Proportional, YaRN
 
 DIVIDED = LongRoPE(short=(1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7), long=(1, 1.5, 2, 3, 4, 6, 7, 8), trained=64, factor=4)
 
@@ -27,6 +27,14 @@ PLAIN = {
     "longrope": Spec(head_width=16, heads=4, scaling=DIVIDED, longest=256),
     "longrope_at_its_end": Spec(head_width=16, heads=4, scaling=DIVIDED, longest=64),
     "table": Spec(head_width=16, heads=4, longest=512),
+    "proportional": Spec(head_width=16, heads=4, scaling=Proportional(fraction=0.5, factor=2)),
+    "axes": Spec(head_width=16, heads=4, sections=(2, 3, 3)),
+    "axes_interleaved": Spec(head_width=16, heads=4, sections=(4, 2, 2), arrangement="interleaved"),
+    "axes_axial": Spec(head_width=16, heads=4, sections=(4, 4), arrangement="axial"),
+    "axes_pairs": Spec(head_width=16, heads=4, rotary_width=8, layout="pairs", sections=(2, 1, 1)),
+    "axes_yarn": Spec(head_width=32, heads=4, sections=(4, 6, 6), scaling=YaRN(factor=8, trained=2048)),
+    "temperature": Spec(head_width=16, heads=4, temperature=Heat(form="llama4", trained=32)),
+    "indexer": Spec(head_width=16, heads=4, rotary_width=8, layout="pairs", indexer=Spec(head_width=16, heads=4)),
     "alibi": Spec(kind="alibi", head_width=16, heads=6),
     "t5": Spec(kind="t5", head_width=16, heads=4),
     "t5_both_ways": Spec(kind="t5", head_width=16, heads=4, bidirectional=True),
