@@ -60,7 +60,7 @@ def test_a_text_part_has_the_defaults_of_transformers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["zamba2", "bamba", "bart", "deberta-v2", "mistral_large4", "recurrent_gemma", "mllama", "exaone"]
+    "name", ["zamba2", "bamba", "pegasus", "aria", "mistral_large4", "recurrent_gemma", "olmo_hybrid", "muse_spark"]
 )
 def test_another_architecture_is_no_misspelling(name: str) -> None:
     assert nearest(name) == ""

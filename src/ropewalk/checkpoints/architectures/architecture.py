@@ -196,6 +196,8 @@ class Architecture:
     only_transformers: bool = False
     """Whether its positions are spelled in ways of its own, and no other engine's code for them was read: none of those
     is compared."""
+    compared: tuple[str, ...] = ()
+    """Of such a row, engines whose own classes were asked all the same, and are compared."""
     gguf_name: str | None = None
     """GGUF's general.architecture, where conversion/*.py of llama.cpp gives it another name than the model type."""
     gguf: InGGUF | None = None

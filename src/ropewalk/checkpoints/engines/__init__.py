@@ -78,7 +78,8 @@ def readings(resolved: Resolved, asked: Collection[str] = ()) -> dict[str, Readi
 def _compared(name: str, resolved: Resolved, reading: Reading) -> Reading:
     """The reading; without its numbers where the engine's code for such a row was not read."""
     facts = Facts(resolved)
-    if not facts.row.only_transformers or name.startswith("transformers") or reading.refusal is not None:
+    unread = facts.row.only_transformers and not name.startswith("transformers") and name not in facts.row.compared
+    if not unread or reading.refusal is not None:
         return reading
     layers = tuple(subject.planned() for subject in facts.subjects())
     return replace(reading, layers=layers, switch="static", ignored=(), notes=(), unknown=ASPECTS)

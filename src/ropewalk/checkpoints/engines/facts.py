@@ -8,7 +8,7 @@ from typing import Any
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.architectures.generated import engine_names
-from ropewalk.checkpoints.architectures.table import find
+from ropewalk.checkpoints.architectures.table import PARTS, find
 from ropewalk.checkpoints.engines.base import LayerReading
 from ropewalk.checkpoints.engines.besides import Besides, of_layers
 from ropewalk.checkpoints.resolve.resolved import Resolved
@@ -124,6 +124,8 @@ class Facts:
     def unknown_to(self, engine: str) -> str | None:
         """The model type that a version of transformers has no class for; None where it has."""
         inner = self.text.get("model_type") if self.text is not self.resolved.config else None
+        if inner == PARTS.get(self.model_type):  # its own class has that part, which may have no name of its own
+            inner = None
         types = engine_names(engine)["types"]
         return next((one for one in (self.model_type, inner) if one is not None and one not in types), None)
 

@@ -112,7 +112,9 @@ def refusal_of(part: Part) -> str | None:
         reasons.append("a mixture of experts")
     if known.sections is not None:
         reasons.append("multimodal M-RoPE")
-    if known.pattern == "linear":
+    if known.blocks_key is not None:
+        reasons.append("layers without attention")
+    elif known.pattern == "linear":
         reasons.append("layers of linear attention or convolution")
     if known.pattern == "crossing":
         reasons.append("layers of cross-attention")

@@ -35,6 +35,7 @@ _GPTJ = Architecture(
 _GLM_VL = Architecture(layout="pairs", sections="blocks", axes=(8, 12, 12), elsewhere=("mrope_section",))
 _GRANITE_SWA = Architecture(
     only_transformers=True,
+    compared=("sglang",),
     pattern="every",
     every=4,
     offset=0,
@@ -244,6 +245,7 @@ ROWS = {
     ),
     "minimax_m3_vl_text": Architecture(
         only_transformers=True,
+        compared=("mlx",),
         pattern="sparse",
         experts=True,
         rotary_key="rotary_dim",
