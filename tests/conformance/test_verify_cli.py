@@ -228,6 +228,7 @@ def test_a_requirement_is_explained(ropewalk: Ropewalk) -> None:
         "https://github.com/huggingface/transformers/issues/25681",
     ):
         assert words in answer.stdout, words
+    assert "<a id=" not in answer.stdout
     assert ropewalk("verify", "--explain", "N02").code == 2
     assert "A mutant that only" not in ropewalk("verify", "--explain", "C32").stdout, (
         "it has no bound, and kills nothing"

@@ -47,7 +47,7 @@ def requirements(language: str = "en") -> dict[str, Requirement]:
         match = re.fullmatch(r"([NC]\d\d) (.+?)(?: \{#\w+\})?", heading.strip())
         if match is None:
             raise ValueError(f"{file}: the heading {heading!r} is not `### N01 title`")
-        body = re.split(r"^## ", body, flags=re.MULTILINE)[0].strip()
+        body = re.split(r"^## |^<a id=", body, flags=re.MULTILINE)[0].strip()  # the anchor before the next heading
         bound = re.search(r"^(?:Bound: |界\uff1a)(.*?)(?:\n\n|\Z)", body, flags=re.MULTILINE | re.DOTALL)
         said = " ".join(bound[1].split()) if bound else ""
         found[match[1]] = Requirement(match[1], match[2], body, said)
