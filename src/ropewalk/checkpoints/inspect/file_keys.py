@@ -16,9 +16,10 @@ def of_transformers(config: Config) -> tuple[Override, ...]:
     if not config.facts.new and all(why is None for why, _ in answers.values()):
         _, notes = answers["5"]
         return (Override(engine="transformers 4 and 5", into=config.into, text=as_json(old), notes=notes),)
+    answers["5"] = checked(config, new, transformers5)
     found = []
-    for version, changes, engine in (("5", new, transformers5), ("4", old, transformers4)):
-        why, notes = checked(config, changes, engine)
+    for version, changes in (("5", new), ("4", old)):
+        why, notes = answers[version]
         into, text = (None, None) if why is not None else (config.into, as_json(changes))
         found.append(Override(engine=f"transformers {version}", into=into, text=text, why=why, notes=notes))
     if found[0].why is not None and found[0].why == found[1].why:
