@@ -4,7 +4,7 @@
     omega'_i = kept_i omega_i + (1 - kept_i) omega_i / s
 
 It is YaRN's published ramp (arXiv 2309.00071, section 3.2) with alpha = low and beta = high, and without the gain.
-The Llama 3 report (arXiv 2407.21783) does not give it; Meta's code does. Megatron-LM fixes L = 8192, low = 1, high = 4;
+Meta's report on Llama 3 (2407.21783) does not give it; Meta's code does. Megatron-LM fixes L = 8192, low = 1, high = 4;
 llama.cpp bakes the divisors into the tensor `rope_freqs`; transformers divides by zero where low = high.
 """
 

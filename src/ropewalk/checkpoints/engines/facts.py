@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
@@ -180,8 +181,9 @@ class Facts:
         return trained, max(plan.extended or 0, int(trained * factor), trained + 1)
 
 
+@lru_cache(maxsize=64)
 def frequencies(base: float, ladders: tuple[int, ...], scaling: Scaling | None) -> tuple[float, ...]:
-    """In float64, correctly rounded."""
+    """In float64, correctly rounded. Remembered: six engines ask for those of a few scalings again and again."""
     one = ladder if scaling is None else scaling.frequencies
     return tuple(float(omega) for width in ladders for omega in one(base, width))
 

@@ -1,8 +1,8 @@
 """The vocabulary of a checkpoint in GGUF's keys: copied from a GGUF file, or converted from a tokenizer.json.
 
-From tokenizer.json byte-level BPE alone is written (GPT-2's kind: Llama 3, Qwen, SmolLM, OLMo), because its tokens and
-merges are all there is to it; how text is cut into words before merging is a name of llama.cpp's, found by the cuts
-themselves. SentencePiece's scores are in no tokenizer.json, and are not made up.
+From tokenizer.json two kinds are written: byte-level BPE (GPT-2's kind: Llama 3, Qwen, SmolLM, OLMo), whose way to cut
+text into words before merging is a name of llama.cpp's, found by the cuts themselves; and SentencePiece BPE (Llama 2,
+Mistral, Gemma), whose scores are in no tokenizer.json but follow from its merges where these are a SentencePiece's.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from ropewalk.checkpoints.errors import BadInput, plain
 from ropewalk.checkpoints.export.about import FILE_KEYS, About, from_gguf
 from ropewalk.checkpoints.export.about_hf import from_directory, not_copied
 from ropewalk.checkpoints.export.hf import around
+from ropewalk.checkpoints.export.sentencepiece import pieces
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.tokens import tokenizer
-from ropewalk.checkpoints.tokens.gguf import CONTROL, GPT2, NORMAL, USER_DEFINED, WORDS
+from ropewalk.checkpoints.tokens.gguf import CONTROL, GPT2, NORMAL, UNUSED, USER_DEFINED, WORDS
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.load.stream import Checkpoint
 
-UNUSED = 5
-REMEDY = "byte-level BPE is written, and what a GGUF file already holds; convert that file instead"
+REMEDY = "byte-level and SentencePiece BPE are written, and what a GGUF file already holds; convert that file instead"
 SAMPLES = (
     "The house is wonderful.",
     "  Two spaces,\n\na tab\tand 1234567 digits; don't 'quote' it's I'LL",
     "def f(x):\n    return x ** 2  # caf\u00e9, na\u00efve",
     "\u4f60\u597d\uff0c\u0440\u0443\u0441\u0441\u043a\u0438\u0439 \U0001f642",
+    "a".join(" " * spaces for spaces in range(2, 33)),
 )
 """Both tokenizers must give the same tokens for these."""
 
@@ -51,30 +52,31 @@ def vocabulary(source: Checkpoint) -> dict[str, Any]:
     made = tokenizer.of(source.path)
     data = json.loads(made.inner.to_str())
     model = data["model"]
-    if model["type"] != "BPE" or model.get("byte_fallback"):
-        kind = "SentencePiece BPE" if model.get("byte_fallback") else plain(model["type"], 40)
-        raise BadInput(where, "model.type", f"{kind} is not written as GGUF", REMEDY)
+    if model["type"] != "BPE":
+        raise BadInput(where, "model.type", f"{plain(model['type'], 40)} is not written as GGUF", REMEDY)
     if any(model.get(key) for key in ("continuing_subword_prefix", "end_of_word_suffix", "dropout")):
-        raise BadInput(where, "model", "merges differently from byte-level BPE", REMEDY)
+        raise BadInput(where, "model", "merges differently from BPE", REMEDY)
     tokens, types = _tokens(model["vocab"], data.get("added_tokens") or [], source, where)
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model["merges"]]
-    if not merges:
+    if not model["merges"]:
         raise BadInput(where, "model.merges", "is empty, and llama.cpp does not load a BPE without merges", REMEDY)
+    kind = pieces if model.get("byte_fallback") else _byte_level
     before, after = around(made)
     numbers = {"bos": made.bos, "eos": made.eos}
     # What else ends a generation: of a turn, and of a message.
     numbers |= dict(zip(("eot", "eom"), (stop for stop in made.stops if stop != made.eos), strict=False))
     found = {
-        "model": "gpt2",
-        "pre": _words(data, model, where),
-        "tokens": tokens,
-        "token_type": types,
-        "merges": merges,
+        **kind(data, tokens, types, where),
         **{f"{name}_token_id": number for name, number in numbers.items() if number is not None},
         "add_bos_token": bool(before),
         "add_eos_token": bool(after),
     }
     return {f"tokenizer.ggml.{key}": value for key, value in found.items()}
+
+
+def _byte_level(data: Mapping[str, Any], tokens: list[str], types: list[int], where: str) -> dict[str, Any]:
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in data["model"]["merges"]]
+    words = _words(data, data["model"], where)
+    return {"model": "gpt2", "pre": words, "tokens": tokens, "token_type": types, "merges": merges}
 
 
 def _tokens(

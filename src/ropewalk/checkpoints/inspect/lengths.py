@@ -109,7 +109,7 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
     layer = scaled_layer(plan)
     if layer is None or layer.base is None:
         return Reach(to=to, words=(_without_rotation(plan),))
-    if (start := _start(plan, layer)) is None:
+    if (start := counted_from(plan, layer)) is None:
         return _untold(resolved, layer, to, model)
     name = "trained" if plan.trained else "stated"
     if to <= start:
@@ -133,7 +133,7 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
     return Reach(to=to, start=start, words=tuple(_to_know(plan, start, to)), stretches=tuple(found))
 
 
-def _start(plan: Plan, layer: LayerPlan) -> int | None:
+def counted_from(plan: Plan, layer: LayerPlan) -> int | None:
     """The length that factors count from: the trained one, or the stated one of a model that nothing has scaled."""
     if plan.trained is not None or isinstance(layer.scaling, Linear):
         return plan.trained

@@ -11,7 +11,7 @@ lowers quality.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ropewalk.checkpoints.errors import BadInput, plain
@@ -20,7 +20,7 @@ from ropewalk.checkpoints.tokens.ends import Ends
 if TYPE_CHECKING:
     import tokenizers
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """Of tokenizer.ggml.token_type."""
 
 SPACE = "\u2581"
@@ -163,12 +163,17 @@ def _merges(
     if longest > LONGEST_PIECE:
         raise keys.wrong("tokens", f"holds one of {longest:,} characters, {LONGEST_PIECE} is the most")
     joined = [
-        (-scores[number], vocabulary[token[:cut]], vocabulary[token[cut:]], token[:cut], token[cut:])
+        (-scores[number], vocabulary[left], vocabulary[right], left, right)
         for token, number in normal.items()
-        for cut in range(1, len(token))
-        if token[:cut] in vocabulary and token[cut:] in vocabulary
+        for left, right in halves(token, vocabulary)
     ]
     return [(left, right) for *_, left, right in sorted(joined)]
+
+
+def halves(token: str, vocabulary: Collection[str]) -> list[tuple[str, str]]:
+    """Each way to make a token of two others."""
+    cuts = ((token[:cut], token[cut:]) for cut in range(1, len(token)))
+    return [(left, right) for left, right in cuts if left in vocabulary and right in vocabulary]
 
 
 def _ends(keys: TokenizerKeys, size: int, add_bos: bool, bos: int | None, eos: int | None) -> Ends:
