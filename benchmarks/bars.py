@@ -22,7 +22,9 @@ ENVIRONMENT |= {"ROPEWALK_COMPILE": "1"}
 
 
 def bar(value: float, bound: float, *, at_least: bool) -> dict[str, Any]:
-    return {"value": round(value, 3), "bound": bound, "holds": value >= bound if at_least else value <= bound}
+    # Three decimals, or three digits of what is smaller.
+    shown = round(value, 3) if abs(value) >= 1 else float(f"{value:.3g}")
+    return {"value": shown, "bound": bound, "holds": value >= bound if at_least else value <= bound}
 
 
 def interleaved(steps: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
@@ -100,11 +102,15 @@ def show(result: dict[str, Any]) -> None:
     console.print(f"{len(result['bars'])} bars, all hold" if not broken else f"{len(broken)} bars do not hold")
     table = Table("bar", "measured", "bound", "")
     for name, each in result["bars"].items():
-        table.add_row(name, f"{each['value']:.2f}", f"{each['bound']:.2f}", "" if each["holds"] else "[red]broken[/]")
+        table.add_row(name, _digits(each["value"]), _digits(each["bound"]), "" if each["holds"] else "[red]broken[/]")
     console.print(table)
     table = Table("measured", "")
     for name, value in result["measured"].items():
-        table.add_row(name, f"{value:.3f}" if isinstance(value, int | float) else str(value))
+        table.add_row(name, _digits(value) if isinstance(value, int | float) else str(value))
     console.print(table)
     console.print(", ".join(f"{name} {version}" for name, version in result["versions"].items()), highlight=False)
     console.print(f"again: python {' '.join(sys.orig_argv[1:])}", highlight=False)
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.3f}" if abs(value) >= 0.1 else f"{value:.2g}"

@@ -23,20 +23,26 @@ from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.report.extend_page import page
 from ropewalk.system import peak_memory
 
+# All that a likelihood or a verdict depends on: a run that continues must not mix two versions.
 SOURCES = (
     "campaigns/extend.py",
-    "src/ropewalk/extend/candidates",
-    "src/ropewalk/extend/choose.py",
-    "src/ropewalk/extend/judging.py",
-    "src/ropewalk/extend/rounds.py",
-    "src/ropewalk/extend/search",
-    "src/ropewalk/extend/sets.py",
-    "src/ropewalk/extend/tournament.py",
-    "src/ropewalk/extend/tune",
-    "src/ropewalk/extend/view.py",
-    "src/ropewalk/evaluate/engines/ours.py",
-    "src/ropewalk/evaluate/measures/needles.py",
-    "src/ropewalk/evaluate/measures/tail.py",
+    *(
+        f"src/ropewalk/{name}"
+        for name in (
+            *(
+                "extend",
+                "evaluate",
+                "scaling",
+                "encodings",
+                "rotation",
+                "attention",
+                "models",
+                "nn",
+                "checkpoints/load",
+            ),
+            *("checkpoints/files", "checkpoints/tokens", "checkpoints/resolve", "phase.py", "positions.py", "plan.py"),
+        )
+    ),
 )
 JUDGES = 16
 MEMORY = 6.0
@@ -63,6 +69,11 @@ def main() -> int:
     given = options.parse_args()
     name = f"extend-{given.name}-{given.to}" + (f"-draw{given.draw}" if given.draw else "")
     name += ("-search" if given.search else "") + ("-tune" if given.tune else "")
+    name += "".join(
+        f"-{option}-{getattr(given, option)}"
+        for option in ("trained", "documents", "tail", "dtype")
+        if getattr(given, option) != options.get_default(option)
+    )
     known = pieces.digest(SOURCES)
     # A draw shares what was measured on the documents to search and to select on.
     work = given.work / f"{given.name}-{given.to}-{known[:16]}"
@@ -85,7 +96,7 @@ def main() -> int:
     result = {"model": given.model.name, **found.to_dict(), "written": None}
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
     command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
-    command += f" --trained {given.trained}" if given.trained else ""
+    command += f" --dtype {given.dtype}" + (f" --trained {given.trained}" if given.trained else "")
     command += f" --search {given.search}" if given.search else ""
     command += f" --tune {given.tune:g}" if given.tune else ""
     memory = (peak_memory() or 0) / 2**30

@@ -12,6 +12,7 @@ import pytest
 from campaigns import eval as campaign
 from campaigns import pieces, stale
 from ropewalk.evaluate.documents import texts
+from ropewalk.evaluate.statistics import p_value, paired
 from ropewalk.scaling import YaRN
 from tests.evaluate.toys import Copier
 
@@ -71,3 +72,16 @@ def test_documents_needed_follow_from_the_deviation() -> None:
     # t(0.975, 29) = 2.0452
     assert campaign.needed(0.01 * np.sqrt(30) / 2.046) == 30
     assert campaign.needed(0.01 * np.sqrt(30) / 2.045) == 31
+
+
+@pytest.mark.parametrize("file", sorted(pieces.RESULTS.glob("eval-*.json")), ids=lambda file: file.stem)
+def test_candidates_that_do_not_differ_are_called_different_in_one_of_twenty(file: Path) -> None:
+    """The signs of real differences, drawn again: as if each document could as well have favoured the other one."""
+    documents = json.loads(file.read_text(encoding="utf-8"))["documents"]
+    crop, plain, _, yarn, _ = (np.array([one[key] for one in documents]) for key in list(documents[0])[2:])
+    draws = np.random.default_rng(0)
+    for differences in (crop - yarn, plain - yarn):
+        flipped = differences * draws.choice([-1.0, 1.0], (2000, len(differences)))
+        different = [paired(each).verdict != "no difference" for each in flipped.tolist()]
+        assert different == [p_value(each) < 0.05 for each in flipped.tolist()]
+        assert 0.03 <= np.mean(different) <= 0.07

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +134,23 @@ class Finder(Toy):
         if before >= 0 and place - before - len(question) <= self.reach:
             found[ord(text[before + len(question)])] += 0.9
         return found
+
+
+def test_needles_of_a_tokenizer_that_puts_a_space_in_front() -> None:
+    """SentencePiece as Llama 2 has it: digits one by one, a space before every text."""
+    known: dict[str, int] = {}
+
+    def encode(text: str) -> list[int]:
+        pieces = re.findall("\u2581[A-Za-z]+|\u2581|[0-9]|[A-Za-z]+|[.]", "\u2581" + text.replace(" ", "\u2581"))
+        return [known.setdefault(piece, len(known)) for piece in pieces]
+
+    assert encode(" 12")[0] == encode(" ab")[0]
+    assert needles.refusal(encode, 10_000) is None
+    filler = np.zeros(4000, dtype=np.int64)
+    tokens, places, order, values = needles._text(filler, encode, 3000, random.Random(0))
+    assert len(tokens) == 3000
+    assert len(set(values.tolist())) == needles.COUNT
+    assert [tokens[place] for place in places] == [values[which] for which in order]
 
 
 def test_where_needles_cannot_be_asked_for_it_is_said() -> None:

@@ -10,18 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropewalk.evaluate.documents import far_places
+from ropewalk.evaluate.documents import Document, far_places
+from ropewalk.evaluate.measures.tail import Tail
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.statistics import spearman
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, OutOfTime
-from ropewalk.extend.candidates import Candidate
-from ropewalk.extend.judging import Judged, decide
-from ropewalk.extend.rounds import Skipped
+from ropewalk.extend.candidates import Candidate, Rope, formulas
+from ropewalk.extend.choose import rotation
+from ropewalk.extend.judging import Judged, decide, sentence
+from ropewalk.extend.rounds import Skipped, skipped
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tournament import Result, alone, lengths_of, run
 from ropewalk.extend.view import Cropping
 from ropewalk.trials.jobs import Workers
+from tests.checkpoints.valid_files import LLAMA, text
 from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, documents, planted, sets
 
 LEAVE = Candidate("leave", "as it is")
@@ -97,6 +100,60 @@ def test_worse_than_cropping_is_said() -> None:
     found = held(Engineered({}, {5.0: 0.5}), [LEAVE, CROPS])
     assert found.verdict.kind == "crop better"
     assert found.sentence.startswith("Cropping is better")
+
+
+def test_the_best_one_being_worse_is_said_whatever_a_noisier_one_allows() -> None:
+    def judged(name: str, gains: list[float]) -> Judged:
+        crop = [2.0] * len(gains)
+        loss = [a - b for a, b in zip(crop, gains, strict=True)]
+        found = Tail((1024, 4096), (1024,), {1024: crop}, {1024: crop, 4096: loss}, loss, [None] * len(gains))
+        return Judged(planted(name, 2.0), found)
+
+    draws = random.Random(0)
+    finals = {
+        "steady": judged("steady", [-0.12 + draws.gauss(0, 0.03) for _ in range(16)]),
+        "noisy": judged("noisy", [-0.02] * 13 + [-2.5, -2.0, 0.3]),
+    }
+    verdict = decide(finals)
+    assert (verdict.kind, verdict.best) == ("crop better", "steady")
+    assert sentence(verdict, finals).startswith("Cropping is better: at 4,096 tokens the best, steady, gains -0.1")
+
+
+def test_a_gain_that_needs_all_keys_is_not_dropped_by_the_cheap_round() -> None:
+    rope = Rope(10_000.0, 64, 2048, 8192)
+    every = {one.name: one for one in formulas(rope) if one.text == "whole"}
+
+    class NeedsGain:
+        """Angles near NTK's are better by little; with no key left out, a gain is worth much."""
+
+        name = model = "toy"
+        trained, vocabulary = 2048, 100
+
+        def engine(self) -> NeedsGain:
+            return self
+
+        def nats(self, passage: Passage, scaling: Any = None) -> np.ndarray:
+            apart = np.log(rope.divisors(scaling)) - np.log(rope.divisors(every["ntk"].scaling))
+            gain = 1.0 if scaling is None else scaling.rotary_gain
+            worth = 0.0 if passage.gaps else min(gain, 1.21) - 1
+            return np.full(passage.scored, 3 + 0.05 * float(np.abs(apart).mean()) - worth)
+
+    engine = NeedsGain()
+    texts = [Document(f"{n}", f"{n}", np.random.default_rng(n).integers(0, 100, 8192), 1) for n in range(4)]
+    found = skipped(Asking(Stored(engine, None), engine, Workers()), every, texts, rope, tail=512, near=2048)
+    assert found is not None
+    passage = Passage.plain(texts[0].tokens, 512)
+    best = min(every, key=lambda name: engine.nats(passage, every[name].scaling).mean())
+    assert best in found.kept
+
+
+def test_a_linear_scaling_does_not_say_how_long_training_was(tmp_path: Path) -> None:
+    """As `inspect --to` has it: the stated length is the extended one, and by which factor is not said."""
+    scaled = {**LLAMA, "max_position_embeddings": 16_384, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
+    (tmp_path / "config.json").write_bytes(text(scaled))
+    with pytest.raises(ValueError, match="write --trained N"):
+        rotation(tmp_path, 32_768)
+    assert rotation(tmp_path, 32_768, 4096).trained == 4096
 
 
 def test_a_model_that_reads_further_by_itself_is_left_as_it_is() -> None:

@@ -16,10 +16,11 @@ import yaml
 from safetensors.numpy import save
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from ropewalk.cli.extend import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.store import Stored
-from ropewalk.extend.asking import Asking, OutOfTime
+from ropewalk.extend.asking import Asking, Opening, OutOfTime
 from ropewalk.extend.choose import choose
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.prove import prove
@@ -29,7 +30,7 @@ from ropewalk.extend.tune.texts import to_train_on
 from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
 from ropewalk.extend.write import write
 from ropewalk.report.extend_page import page
-from ropewalk.scaling import YaRN
+from ropewalk.scaling import NTK, YaRN
 from ropewalk.trials.jobs import Workers
 from tests.checkpoints.valid_files import LLAMA, llama, text
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets
@@ -104,6 +105,31 @@ def test_what_is_trained_is_judged_written_and_proved(
     passage = Passage.plain(whole.sets.judge[0].tokens, 32)
     loss = float(opened(done.path)[0].nats(passage).mean())
     assert loss == pytest.approx(whole.tuned.judged.tail.loss[LONG][0], abs=1e-5)
+
+
+@pytest.mark.no_poison  # compiled kernels
+def test_a_tuned_base_is_raised_once(model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NTK is a larger base: the tuned checkpoint has it, and what is written from that must not raise it again."""
+    monkeypatch.setattr(training, "BATCH", 512)
+    scaling = NTK(factor=4)
+    found = choose(model, LONG, [texts], tmp_path / "work", judges=8, tail=32, only=scaling, tuning=TUNING)
+    assert found.tuned is not None
+    taken = replace(found, tuned=replace(found.tuned, kind="take"))
+    source, shown, applied = _taken(str(model), taken)
+    assert shown == scaling
+    assert applied is not None
+    done = write(source, tmp_path / "out", applied, LONG)
+    theta = json.loads((done.path / "config.json").read_text())["rope_theta"]
+    assert theta == pytest.approx(10_000 * 4 ** (16 / 14), rel=1e-12)  # heads of 16 features
+    loss = float(opened(done.path)[0].nats(Passage.plain(found.sets.judge[0].tokens, 32)).mean())
+    assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-5)
+
+
+def test_a_worker_with_another_model_refuses(model: Path) -> None:
+    known = Opening(str(model)).engine().model
+    other = Opening(str(model), threads=1, expected="another")
+    with pytest.raises(ValueError, match=f"{known} and not another; give every worker the same files"):
+        other.engine()
 
 
 def test_what_judges_is_not_trained_on_under_any_name(texts: Path, tmp_path: Path) -> None:

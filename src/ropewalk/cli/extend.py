@@ -184,10 +184,10 @@ def extend(
         count=workers,
     )  # fmt: skip
     written, proofs = None, []
-    source, taken = _taken(path, result)
-    if taken is not None and not own:
+    source, taken, applied = _taken(path, result)
+    if applied is not None and not own:
         sample = _sample() if proof else None
-        written, proofs = _write(source, place, taken, longest, sample, **ways)
+        written, proofs = _write(source, place, applied, longest, sample, **ways)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -229,13 +229,15 @@ def _tuning(said: str) -> Tuning:
     return found
 
 
-def _taken(path: str, result: Result) -> tuple[str, Scaling | None]:
-    """What is written: from which checkpoint, with which scaling; None: nothing."""
+def _taken(path: str, result: Result) -> tuple[str, Scaling | None, Scaling | None]:
+    """From which checkpoint is written, with which scaling, and what of that is still to be applied; None: nothing."""
     if result.tuned is not None and result.tuned.kind == "take":
-        from ropewalk.extend.tune.tune import checkpoint
+        from ropewalk.extend.tune.tune import applied, checkpoint
 
-        return str(checkpoint(result.tuned, Path(path))), result.tuned.judged.candidate.scaling
-    return path, None if result.winner is None else result.winner.scaling
+        tuned = result.tuned
+        return str(checkpoint(tuned, Path(path))), tuned.judged.candidate.scaling, applied(tuned)
+    scaling = None if result.winner is None else result.winner.scaling
+    return path, scaling, scaling
 
 
 def _choose(
@@ -273,10 +275,12 @@ def _only_choosing(context: typer.Context) -> None:
 
 
 def _named(path: str, kind: str, factor: float | None, trained: int | None, to: int) -> Scaling:
+    from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
     from ropewalk.checkpoints.resolve.read import read
 
     plan = read(path).plan
-    known = trained or plan.trained or plan.stated
+    layer = scaled_layer(plan)
+    known = trained or (plan.stated if layer is None else counted_from(plan, layer))
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
     if plan.longest is not None and to <= plan.longest and factor is None:

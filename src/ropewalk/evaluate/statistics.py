@@ -41,7 +41,8 @@ class Interval:
         return "better" if self.low > 0 else "worse" if self.high < 0 else "no difference"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": self.verdict}
+        """Without the verdict, which takes a positive number for a gain: of a cost it would say the opposite."""
+        return asdict(self)
 
     def __str__(self) -> str:
         if math.isinf(self.low):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -46,6 +46,8 @@ class Opening:
     dtype: str | None = None
     threads: int | None = None
     """Of each worker, where there are several."""
+    expected: str | None = field(default=None, compare=False)
+    """The hash of what answers are kept under; a worker that finds another model at the path refuses."""
 
     def engine(self) -> Engine:
         return _opened(self)
@@ -59,7 +61,13 @@ def _opened(opening: Opening) -> Engine:
         import torch
 
         torch.set_num_threads(opening.threads)
-    return opened(opening.path, engine=opening.name, dtype=opening.dtype)[0]
+    engine = opened(opening.path, engine=opening.name, dtype=opening.dtype)[0]
+    if opening.expected not in (None, engine.model):
+        raise ValueError(
+            f"{opening.path} is another model here than where the run was started: {engine.model} and not "
+            f"{opening.expected}; give every worker the same files"
+        )
+    return engine
 
 
 class Asking:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ropewalk.checkpoints.files.sniff import meant
-from ropewalk.checkpoints.inspect.lengths import scaled_layer
+from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.evaluate.battery import far_from
@@ -36,7 +36,7 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
     """What candidates for a checkpoint are made from."""
     plan = read(path).plan
     layer = scaled_layer(plan)
-    known = trained or plan.trained or plan.stated
+    known = trained or (None if layer is None else counted_from(plan, layer))
     if known is None:
         raise ValueError("the config does not say how long the model was trained; write --trained N")
     if layer is None or layer.base is None or layer.rotary_width is None or len(layer.ladders) != 1:
@@ -85,6 +85,7 @@ def choose(
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
         opening = Opening(str(path), dtype=dtype, threads=threads)
         engine, tokenizer = opening.engine(), of(meant(Path(path)))
+        opening = replace(opening, expected=engine.model)
 
         def encode(text: str) -> Sequence[int]:
             return tokenizer.encode(text, special=False)

@@ -153,8 +153,7 @@ def decide(judged: Mapping[str, Judged]) -> Verdict:
     apart = holm({name: p_value(one.gains) for name, one in finals.items()})
     proven = [name for name, one in finals.items() if apart[name] and one.gain.mean > 0]
     if not proven:
-        worse = all(apart[name] for name in finals)
-        return Verdict("crop better" if worse else "crop", "crop", best, [], [])
+        return Verdict("crop better" if apart[best] else "crop", "crop", best, [], [])
     best = max(proven, key=lambda name: finals[name].gain.mean)
     behind = {name: p_value(_between(finals[best], finals[name])) for name in proven if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]

@@ -103,9 +103,14 @@ def skipped(
     # From the best to the worst, at equal steps.
     probes = sorted({order[round(step * (len(order) - 1) / (PROBES - 1))] for step in range(PROBES)}, key=order.index)
     whole = [Passage.plain(document.tokens, tail) for document in documents[:2]]
-    full = ask(f"{name}, probes", lambda engine: {one: _mean(engine, whole, firsts[one]) for one in probes})
-    agrees = spearman([cheap[one] for one in probes], [full[one] for one in probes])
     groups = {names[0]: names for names in alike.values()}
+
+    def best(engine: Engine, one: str) -> float:
+        """With the gains that compete: what is dropped here is dropped with all of them."""
+        return min(_mean(engine, whole, candidates[each].scaling) for each in groups[one])
+
+    full = ask(f"{name}, probes", lambda engine: {one: best(engine, one) for one in probes})
+    agrees = spearman([cheap[one] for one in probes], [full[one] for one in probes])
     better = order[: -(-len(order) // 2)] if agrees >= TRUSTED else order
     kept = [each for one in better for each in groups[one]]
     return Skipped(name, longest, len(documents), cheap, kept, agrees, full)

@@ -52,6 +52,11 @@ class Result:
     """What training bought."""
 
     @property
+    def dtype(self) -> str:
+        """That everything was measured in."""
+        return self.engine.rpartition(", ")[2]
+
+    @property
     def sentence(self) -> str:
         return sentence(self.verdict, self.judged)
 

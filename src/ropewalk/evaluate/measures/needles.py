@@ -20,6 +20,8 @@ from ropewalk.evaluate.statistics import Interval, paired, wilson
 from ropewalk.scaling import Scaling
 
 COUNT = 16
+ANCHOR = "x"
+"""Stands before a text while it is tokenized."""
 KEYS = (
     "amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "ivory", "jade", "kelp", "lotus",
     "maple", "nickel", "onyx", "pearl", "quartz", "raven", "sable", "topaz", "umber", "violet", "willow", "zinc",
@@ -90,7 +92,7 @@ def measure(
 
 def control(encode: Callable[[str], Sequence[int]]) -> int:
     """Tokens of the short control: the needles and questions with little else. A shorter text has no room for them."""
-    return 2 * COUNT * (len(encode(" The code of quartz is")) + 6)
+    return 2 * COUNT * (len(_within(encode, " The code of quartz is")) + 6)
 
 
 def refusal(encode: Callable[[str], Sequence[int]], length: int) -> str | None:
@@ -111,8 +113,8 @@ def _text(
     keys = draws.sample(KEYS, COUNT)
     words = _values(encode, draws)
     # In pieces, so that a question and its answer are the tokens of their needle, whatever the tokenizer would join.
-    asking = [list(encode(f" The code of {key} is")) for key in keys]
-    answers = [[*encode(word), *encode(".")] for word in words]
+    asking = [_within(encode, f" The code of {key} is") for key in keys]
+    answers = [_within(encode, f"{word}.") for word in words]
     needles = [[*question, *answer] for question, answer in zip(asking, answers, strict=True)]
     order = draws.sample(range(COUNT), COUNT)
     questions: list[int] = []
@@ -131,9 +133,16 @@ def _text(
     for start, end, needle in zip([0, *cuts[:-1]], cuts, needles, strict=True):
         tokens += [*filler[start:end].tolist(), *needle]
     tokens += filler[cuts[-1] : room].tolist()
-    values = np.asarray([encode(word)[0] for word in words], dtype=np.int64)
+    values = np.asarray([answer[0] for answer in answers], dtype=np.int64)
     first = len(tokens)
     return np.asarray(tokens + questions, dtype=np.int64), [first + place for place in places], order, values
+
+
+def _within(encode: Callable[[str], Sequence[int]], text: str) -> list[int]:
+    """The tokens of a text that begins with a space, as in the middle of another: SentencePiece puts one more space in
+    front of what stands alone, and then all values would begin with the same token."""
+    before, both = list(encode(ANCHOR)), list(encode(f"{ANCHOR}{text}"))
+    return both[len(before) :] if both[: len(before)] == before else list(encode(text))
 
 
 def _values(encode: Callable[[str], Sequence[int]], draws: random.Random) -> list[str]:
@@ -143,7 +152,7 @@ def _values(encode: Callable[[str], Sequence[int]], draws: random.Random) -> lis
     draws.shuffle(numbers)
     found: dict[int, str] = {}
     for text in numbers:
-        ids = encode(text)
+        ids = _within(encode, f"{text}.")
         if ids and ids[0] not in found:
             found[ids[0]] = text
         if len(found) == COUNT:

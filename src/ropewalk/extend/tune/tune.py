@@ -19,6 +19,7 @@ from ropewalk.extend.tournament import MEASUREMENTS, Result
 from ropewalk.extend.tune.texts import to_train_on, write_data
 from ropewalk.extend.tune.training import recipe, trained
 from ropewalk.extend.tune.tuned import Tuned, Tuning, against, decide
+from ropewalk.scaling import NTK, Scaling
 from ropewalk.trials.jobs import Workers
 
 
@@ -58,7 +59,8 @@ def tune(
         meant(path), found.rope, scaling, folder / "data", tuning, bfloat16=opening.dtype == "bfloat16"
     )  # fmt: skip
     model, steps, seconds = trained(asked, folder, tuning, end=end, shown=shown)
-    own = replace(opening, path=str(model))
+    # In the precision that the untuned weights were measured in, whatever the export is stored in.
+    own = replace(opening, path=str(model), dtype=opening.dtype or found.dtype, expected=None)
     engine = own.engine()
     left = None if end is None else end - time.monotonic()
     asking = Asking(Stored(engine, folder / MEASUREMENTS), own, workers, seconds=left, progress=progress)
@@ -83,6 +85,13 @@ def checkpoint(tuned: Tuned, source: Path) -> Path:
     if not file.exists():
         export(tuned.model, file, format="gguf")
     return file
+
+
+def applied(tuned: Tuned) -> Scaling:
+    """What is left to apply to that checkpoint: NTK is a larger base, and its config has that already."""
+    scaling = tuned.judged.candidate.scaling
+    assert scaling is not None
+    return NTK(factor=1.0) if isinstance(scaling, NTK) else scaling
 
 
 def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str]) -> str:
