@@ -18,16 +18,28 @@ def t_tail(t: float, freedom: int) -> float:
     return float(2 * scale * mpmath.quad(lambda x: (1 + x * x / freedom) ** (-(freedom + 1) / 2), [t, mpmath.inf]))
 
 
-def test_the_difference_is_the_two_sample_t_test() -> None:
+def test_the_difference_is_welchs_t_test() -> None:
     arm, reference = [1.0, 2.0, 4.0], [2.0, 4.0, 6.0, 9.0]
-    # Means 7/3 and 21/4; squares 14/3 and 107/4; freedom 5.
-    variance = (14 / 3 + 107 / 4) / 5
-    t = (21 / 4 - 7 / 3) / math.sqrt(variance * (1 / 3 + 1 / 4))
+    # Means 7/3 and 21/4; variances of them (14/3)/2/3 and (107/4)/3/4; freedom 4.67, taken as 4.
+    a, b = 14 / 3 / 2 / 3, 107 / 4 / 3 / 4
+    assert int((a + b) ** 2 / (a * a / 2 + b * b / 3)) == 4
     found = difference(arm, reference)
     assert found.mean == pytest.approx(7 / 3 - 21 / 4)
-    assert found.p == pytest.approx(t_tail(t, 5), rel=1e-9)
-    # 2.570582 is the textbook's t(0.975, 5).
-    assert found.half_width == pytest.approx(2.570582 * math.sqrt(variance * (1 / 3 + 1 / 4)), rel=1e-6)
+    assert found.p == pytest.approx(t_tail((21 / 4 - 7 / 3) / math.sqrt(a + b), 4), rel=1e-9)
+    # 2.776445 is the textbook's t(0.975, 4).
+    assert found.half_width == pytest.approx(2.776445 * math.sqrt(a + b), rel=1e-6)
+
+
+@pytest.mark.parametrize("ratio", [1, 3, 10])
+def test_an_arm_that_varies_more_is_not_called_different_more_often(ratio: int) -> None:
+    """Eleven arms of three seeds against five of the reference, and no difference: a verdict in one study of twenty."""
+    rng = random.Random(ratio)
+    called = 0
+    for _ in range(1000):
+        reference = [rng.gauss(3, 0.01) for _ in range(5)]
+        found = {f"{n}": difference([rng.gauss(3, 0.01 * ratio) for _ in range(3)], reference) for n in range(11)}
+        called += any(one != "tie" for one in verdicts(found, noise_floor(reference)).values())
+    assert called / 1000 <= 0.07
 
 
 def test_the_noise_floor_covers_19_of_20_pairs_of_runs() -> None:
@@ -49,7 +61,7 @@ def test_ten_seeds_split_in_two_are_rarely_called_different() -> None:
             arm, reference = [seeds[i] for i in half], [seeds[i] for i in range(10) if i not in half]
             found = {"same": difference(arm, reference)}
             called += verdicts(found, noise_floor(reference))["same"] != "tie"
-            alone += verdicts(found, 0.0)["same"] != "tie"
+            alone += found["same"].p < 0.05
             splits += 1
     assert called / splits <= 0.07
     assert 0.03 < alone / splits <= 0.07

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ropewalk.compare.plan import Plan
-from ropewalk.compare.result import compared
+from ropewalk.compare.result import _rankings, compared
 from ropewalk.compare.study import Study
-from ropewalk.compare.tables import write_tables
+from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
 from ropewalk.report.comparison.page import page
@@ -56,6 +56,7 @@ def result(trial: Trial, gain: float = 0.2) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "pieces": PIECES, "same_tokens": rows, "non_overlapping": rows, "sliding": {32: rows[32]},
         "within": [near + gain if part < 12 else near for part in range(16)],
+        "context": [gain] * PIECES,
         "by_position": [{"from": a, "to": 2 * a, "loss": near if a < 32 else far or near} for a in (8, 16, 32, 64)],
     }  # fmt: skip
     if trial.part == "tasks":
@@ -131,3 +132,46 @@ def test_every_figure_has_its_numbers_in_a_file(plan: Plan, tmp_path: Path) -> N
         rows = [row for row in csv.DictReader(opened) if row["arm"] == "learned"]
     assert [row["nats"] for row in rows if row["length"] == "128"] == ["cannot"] * 5
     assert all(abs(float(row["nats"]) - 1.9) < 0.02 for row in rows if row["length"] == "32")
+
+
+def test_seeds_that_diverged_leave_no_verdict_and_no_mean(plan: Plan, tmp_path: Path) -> None:
+    """Of alibi two seeds of five are lost: what is left would be better in copying and decided on text."""
+    found = {trial.hash: result(trial) for trial in everything(plan)}
+    for trial in everything(plan):
+        if trial.arm == "alibi" and trial.seed in (0, 3):
+            lost = {"diverged": {"why": "Fault", "said": "step 3"}, "measured": None, "loss": None}
+            found[trial.hash] = {**found[trial.hash], **lost, "curve": [[5, 3.0]]}
+    said = compared(plan, found, tmp_path)
+    assert {said["text"]["verdicts"][n]["alibi"]["verdict"] for n in (32, 128)} == {"some diverged"}
+    alibi = said["text"]["arms"]["alibi"]
+    assert [loss is None for loss in alibi["same_tokens"]["32"]] == [True, False, False, True, False]
+    assert [loss is None for loss in said["timing"]["arms"]["text"]["alibi"]["loss_at_equal_time"]] == [
+        True, False, False, True, False,
+    ]  # fmt: skip
+    assert said["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [0, 8, 8, 0, 8]
+    assert said["tasks"]["verdicts"]["copy"]["alibi"]["verdict"] == "tie"
+    english = shown(page("study", said), "en")
+    assert "No verdict on alibi" in english
+    assert "ties same" in english
+    assert "alibi (2.05)" not in english
+    rows = [row for row in tables(said)["same_tokens"][1] if row[:2] == ("alibi", "32")]
+    assert [(seed, loss is None) for _, _, seed, loss in rows] == [
+        (0, True), (1, False), (2, False), (3, True), (4, False),
+    ]  # fmt: skip
+
+
+def test_verdicts_over_documents_do_not_contradict(plan: Plan, tmp_path: Path) -> None:
+    said = compared(plan, {trial.hash: result(trial) for trial in everything(plan)}, tmp_path)
+    one = said["text"]["verdicts"][32][HOSTILE]
+    assert one["verdict"] == "worse"
+    assert one["documents"]["mean"] > 0
+    assert "verdict" not in one["documents"]
+
+
+def test_rankings_are_over_the_seeds_that_all_arms_have() -> None:
+    """Seeds move all arms alike: the first of one arm and the mean of another are not comparable."""
+    arms = {
+        "a": {"loss": [3.0, 3.04, 3.08], "shared_loss": [3.0, 3.04, 3.08]},
+        "b": {"loss": [3.01, 3.05, 3.09], "shared_loss": [3.02]},
+    }
+    assert _rankings(arms) == {"own": ["a", "b"], "shared": ["a", "b"], "kendall_tau": 1.0}

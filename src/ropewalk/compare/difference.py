@@ -1,7 +1,8 @@
 """Is an arm different from the reference? Seeds are the unit: what another run of the same recipe would change.
 
-    difference     Student's t of two samples with one variance: seeds of the arm, seeds of the reference
-    noise floor    t(0.975, n - 1) s sqrt(2): how far apart two single runs of the reference are, 19 times of 20
+    difference     Welch's t of two samples, each with its own variance: seeds of the arm, seeds of the reference
+    noise floor    t(0.975, n - 1) s sqrt(2): how far apart two single runs of the reference are, 19 times of 20; an arm
+                   that varies more has its own
     ranks          the exact test of rank sums, for outcomes that are all or nothing
 
 A difference counts where it is past the noise floor and its hypothesis falls under Holm's correction over all arms.
@@ -30,6 +31,8 @@ class Difference:
     high: float
     p: float
     seeds: tuple[int, int]
+    floor: float | None
+    """How far apart two runs of the arm itself are."""
 
     @property
     def half_width(self) -> float:
@@ -40,16 +43,19 @@ class Difference:
 
 
 def difference(arm: Sequence[float], reference: Sequence[float], level: float = LEVEL) -> Difference:
-    count, freedom = (len(arm), len(reference)), len(arm) + len(reference) - 2
+    count = (len(arm), len(reference))
     mean = statistics.fmean(arm) - statistics.fmean(reference)
-    if freedom < 1:
-        return Difference(mean, -math.inf, math.inf, 1.0, count)
-    squares = sum((x - statistics.fmean(part)) ** 2 for part in (arm, reference) for x in part)
-    spread = math.sqrt(squares / freedom * (1 / count[0] + 1 / count[1]))
-    half = t_quantile((1 + level) / 2, freedom) * spread
+    floor = noise_floor(arm, level)
+    if min(count) < 2:
+        return Difference(mean, -math.inf, math.inf, 1.0, count, floor)
+    parts = [statistics.variance(part) / len(part) for part in (arm, reference)]
+    spread = math.sqrt(sum(parts))
     if spread == 0:
-        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0, count)
-    return Difference(mean, mean - half, mean + half, 2 * (1 - t_cdf(abs(mean) / spread, freedom)), count)
+        return Difference(mean, mean, mean, 1.0 if mean == 0 else 0.0, count, floor)
+    # Whole degrees of freedom, rounded down: a little wider than need be.
+    freedom = int(sum(parts) ** 2 / sum(part**2 / (n - 1) for part, n in zip(parts, count, strict=True)) + 1e-9)
+    half = t_quantile((1 + level) / 2, freedom) * spread
+    return Difference(mean, mean - half, mean + half, 2 * (1 - t_cdf(abs(mean) / spread, freedom)), count, floor)
 
 
 def noise_floor(reference: Sequence[float], level: float = LEVEL) -> float | None:
@@ -68,7 +74,7 @@ def verdicts(
     rejected = holm({name: one.p for name, one in found.items()})
     return {
         name: "tie"
-        if not rejected[name] or abs(one.mean) <= floor
+        if not rejected[name] or abs(one.mean) <= max(floor, one.floor or 0.0)
         else "better"
         if (one.mean < 0) == lower_is_better
         else "worse"

@@ -48,9 +48,12 @@ def pieces(data: TextData, longest: int, most: int) -> list[Document]:
     if len(spans) < 2:
         raise ValueError(
             f"{folder}: {len(spans)} pieces of validation text have {longest:,} tokens, 2 are needed; prepare it with "
-            "a greater --valid, or measure with shorter text.lengths"
+            "a greater --valid-fraction, or measure with shorter text.lengths"
         )
-    return [Document(f"{a}", "", stored.span(a, b), longest) for a, b in spans[:most]]
+    # From the whole of it: what stands side by side in a corpus is often of one author.
+    count = min(most, len(spans))
+    chosen = [spans[number * len(spans) // count] for number in range(count)]
+    return [Document(f"{a}", "", stored.span(a, b), longest) for a, b in chosen]
 
 
 def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +77,7 @@ def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[s
         "same_tokens": {n: up_to(n, lambda n=n: tails(n)) for n in sorted({*short, *lengths})},
         "non_overlapping": {n: up_to(n, lambda n=n: windows(n, None)) for n in lengths if n >= trained},
         "sliding": {trained: up_to(trained, lambda: windows(trained, max(1, trained // 2)))},
+        "context": [_context(engine, one.tokens, trained) for one in found],
         "within": _within(engine, [one.tokens for one in found], trained),
         "by_position": _by_position(engine, [one.tokens for one in found], min(lengths[-1], table or lengths[-1])),
     }
@@ -85,6 +89,21 @@ def _doublings(trained: int) -> list[int]:
     while found[-1] // 2 >= 16:
         found.append(found[-1] // 2)
     return sorted(found)
+
+
+def _context(engine: Ours, text: Numbers, trained: int) -> float | None:
+    """Nats that the whole length is worth: the last quarter of each window of the trained length, read with a sixteenth
+    to an eighth of it before each token, less read with all of it. Of other tokens the loss would differ by more."""
+    part = max(1, trained // 16)
+    gains = []
+    for start in range(0, len(text) - trained + 1, trained):
+        window = text[start : start + trained]
+        whole = engine.nats(Passage.plain(window, 4 * part))
+        for number in range(4):
+            end = trained - (3 - number) * part
+            short = engine.nats(Passage.plain(window[end - 2 * part : end], part))
+            gains.append(float(short.mean() - whole[number * part : (number + 1) * part].mean()))
+    return _finite(float(np.mean(gains)))
 
 
 def _within(engine: Ours, texts: Sequence[Numbers], trained: int) -> list[float | None]:

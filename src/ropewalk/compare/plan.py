@@ -101,4 +101,5 @@ class Plan:
 
 def _loss(result: Mapping[str, Any]) -> float:
     """The validation loss, at the trained length; of one that diverged, worse than any."""
-    return math.inf if result["loss"] is None else float(result["loss"])
+    loss = math.inf if result["loss"] is None else float(result["loss"])
+    return loss if math.isfinite(loss) else math.inf

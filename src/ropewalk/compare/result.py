@@ -15,7 +15,7 @@ from typing import Any
 
 from ropewalk.compare.cost import Cost
 from ropewalk.compare.difference import difference, noise_floor, rank_sum, verdicts
-from ropewalk.compare.measure_text import BINS, CANNOT
+from ropewalk.compare.measure_text import CANNOT
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
 from ropewalk.evaluate.statistics import FEWEST, holm, paired, wilson
@@ -26,6 +26,8 @@ PAYS = 0.05
 """Nats by which the reference must gain from context within its length; else verdicts on text mean nothing."""
 
 Trials = Sequence[Mapping[str, Any]]
+Measured = Sequence[Mapping[str, Any] | None]
+"""Of each seed; None of one that diverged."""
 
 
 def compared(plan: Plan, results: Results, out: Path) -> dict[str, Any]:
@@ -77,17 +79,17 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
     study, names = plan.study, plan.study.arms_of("text")
     assert study.text is not None
     arms = {name: _about(plan, "text", name, results) for name in names}
-    done = {
-        name: [one["measured"] for one in _judged(plan, "text", name, results) if one["measured"]] for name in names
-    }
+    each = {name: [one["measured"] for one in _judged(plan, "text", name, results)] for name in names}
+    done = {name: [one for one in measured if one] for name, measured in each.items()}
     trained = plan.trials.recipes["text", study.reference].data.length
     for name, about in arms.items():
-        about["same_tokens"] = _by_length(done[name], "same_tokens")
-        about["non_overlapping"] = _by_length(done[name], "non_overlapping")
-        about["sliding"] = _by_length(done[name], "sliding")
+        about["same_tokens"] = _by_length(each[name], "same_tokens")
+        about["non_overlapping"] = _by_length(each[name], "non_overlapping")
+        about["sliding"] = _by_length(each[name], "sliding")
         about["within"] = _means([one["within"] for one in done[name]])
-        about["by_position"] = _positions(done[name])
-    pays = _context_pays(arms[study.reference]["within"])
+        about["by_position"] = _positions(each[name])
+    pays = _context_pays([one["context"] for one in done[study.reference]])
+    whole = {name: len(done[name]) >= plan.seeds("text", name, results) for name in names}
     lengths = [n for n in sorted({trained, *study.text.lengths}) if n >= trained]
     floors, judged = {}, {}
     for length in lengths:
@@ -97,6 +99,10 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         floor = noise_floor(reference) if enough and not isinstance(reference, str) else None
         floors[length] = floor
         judged[length] = _verdicts(values, done, study.reference, length, floor if pays["pays"] else None)
+        for name, one in judged[length].items():
+            # The seeds that are left are not those that were asked for.
+            if not whole[name] and one["verdict"] in ("better", "worse", "tie"):
+                one["verdict"] = "some diverged" if arms[name]["diverged"] else "no verdict"
     return {
         "trained": trained,
         "lengths": lengths,
@@ -167,22 +173,24 @@ def _seed_means(done: Trials, length: int) -> list[float] | str:
     return [statistics.fmean(row) for row in rows]
 
 
-def _by_length(done: Trials, protocol: str) -> dict[str, Any]:
-    """Of each seed, the mean over pieces."""
+def _by_length(each: Measured, protocol: str) -> dict[str, Any]:
+    """Of each seed, the mean over pieces; None of one that diverged."""
     found: dict[str, Any] = {}
-    for length in done[0][protocol] if done else ():
-        rows = [one[protocol][length] for one in done]
+    for length in next((one[protocol] for one in each if one), ()):
+        rows = [one[protocol][length] if one else None for one in each]
         found[str(length)] = (
-            CANNOT if CANNOT in rows else [None if None in row else statistics.fmean(row) for row in rows]
+            CANNOT
+            if CANNOT in rows
+            else [None if row is None or None in row else statistics.fmean(row) for row in rows]
         )
     return found
 
 
-def _positions(done: Trials) -> list[dict[str, Any]]:
-    rows = [one["by_position"] for one in done]
+def _positions(each: Measured) -> list[dict[str, Any]]:
+    first = next((one["by_position"] for one in each if one), [])
     return [
-        {"from": column[0]["from"], "to": column[0]["to"], "loss": [one["loss"] for one in column]}
-        for column in zip(*rows, strict=True)
+        {**part, "loss": [one["by_position"][number]["loss"] if one else None for one in each]}
+        for number, part in enumerate(first)
     ]
 
 
@@ -190,23 +198,27 @@ def _means(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
     return [None if None in column else statistics.fmean(column) for column in zip(*rows, strict=True)]
 
 
-def _context_pays(within: Sequence[float | None]) -> dict[str, Any]:
-    """Late positions against early ones: 192-255 against 16-31 where the length is 256."""
-    known = [value for value in within if value is not None]
-    if len(known) < BINS or len(known) < len(within):
-        return {"pays": False, "gain": None, "least": PAYS}
-    gain = known[1] - statistics.fmean(known[12:])
-    return {"pays": gain >= PAYS, "gain": gain, "least": PAYS}
+def _context_pays(seeds: Sequence[Sequence[float | None]]) -> dict[str, Any]:
+    """What the reference gains from its whole length on tokens that it also reads with little before them."""
+    each = [None if None in column else statistics.fmean(column) for column in zip(*seeds, strict=True)]
+    known = [value for value in each if value is not None]
+    if not known or len(known) < len(each):
+        return {"pays": False, "gain": None, "least": PAYS, "low": None, "high": None}
+    over = paired(known)
+    said = {name: value if math.isfinite(value) else None for name, value in (("low", over.low), ("high", over.high))}
+    return {"pays": over.mean >= PAYS, "gain": over.mean, "least": PAYS, **said}
 
 
 def _rankings(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """By validation loss at the trained length: each arm at its own learning rate, and all at the shared one."""
+    """By validation loss at the trained length: each arm at its own learning rate, and all at the shared one. Over the
+    seeds that every arm has at both: seeds share weights and batches, and move all arms alike."""
+    there = {name: about for name, about in arms.items() if about["loss"] and about["shared_loss"]}
+    seeds = min((len(about[key]) for about in there.values() for key in ("loss", "shared_loss")), default=0)
 
     def ranked(key: str) -> list[str]:
         means = {
-            name: statistics.fmean(math.inf if v is None else v for v in about[key])
-            for name, about in arms.items()
-            if about[key]
+            name: statistics.fmean(math.inf if v is None else v for v in about[key][:seeds])
+            for name, about in there.items()
         }
         return sorted(means, key=lambda name: (means[name], name))
 
@@ -225,9 +237,13 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
     arms = {name: _about(plan, "tasks", name, results) for name in names}
     judged: dict[str, dict[str, Any]] = {}
     for name in names:
-        done = [one["measured"]["exact"] for one in _judged(plan, "tasks", name, results) if one["measured"]]
+        each = [one["measured"] for one in _judged(plan, "tasks", name, results)]
+        # A seed that diverged answers nothing right.
         arms[name]["exact"] = {
-            task: {str(n): _points([_at(one[task], n) for one in done]) for n in study.tasks.lengths}
+            task: {
+                str(n): _points([_at(one["exact"][task], n) if one else 0.0 for one in each])
+                for n in study.tasks.lengths
+            }
             for task in data.of
         }
     for task in data.of:
@@ -303,7 +319,7 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
         found[arm] = {
             "step": statistics.median(one["timing"]["step"] for one in done) if done else None,
             "train": sum(one["timing"]["train"] for one in done),
-            "curves": [one["curve"] for one in done],
+            "curves": [[] if one["diverged"] else one["curve"] for one in done],
             "steps": done[0]["steps"] if done else 0,
         }
     fastest = min((one["step"] for one in found.values() if one["step"]), default=None)

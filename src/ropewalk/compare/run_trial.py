@@ -6,6 +6,7 @@ OUT/runs/HASH/          under way, or killed; removed when done
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +91,7 @@ def _done(trial: Trial, run: Path) -> dict[str, Any]:
         "loss": curve.get(cut.steps),
         "curve": sorted(curve.items()),
         "measured": measured,
-        "versions": versions(),
+        "versions": versions() | {"sources": _sources()},
         "timing": {
             "train": sum(seconds),
             "step": statistics.median(seconds) if seconds else None,
@@ -99,6 +101,16 @@ def _done(trial: Trial, run: Path) -> dict[str, Any]:
             "ended": time.time(),
         },
     }
+
+
+@cache
+def _sources() -> str:
+    """Of the package as it is here: trials of two versions in one study are seen in its report."""
+    package = Path(__file__).parents[1]
+    found = hashlib.sha256()
+    for file in sorted(package.rglob("*.py")):
+        found.update(file.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def _train(recipe: Recipe, run: Path, kinds: list[str]) -> dict[str, Any] | None:

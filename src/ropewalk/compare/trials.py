@@ -1,6 +1,7 @@
 """A study as trials: one training and its measurement each, named by the hash of all that its numbers depend on.
 
-A trial that was done is not done again, whichever study asks for it: one more arm or seed costs what is new.
+A trial that was done is not done again, whichever study of its folder asks for it: one more arm or seed costs what is
+new.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def _trained(recipe: Recipe, seed: int, factor: float, share: float) -> Recipe:
     """The recipe of one trial."""
     train = recipe.train
     changes: dict[str, Any] = {"seed": seed}
-    if factor != 1:
+    if factor != 1 or share != 1:  # a rate may follow from the warm-up, which a search shortens
         rate = train.peak(recipe.model.width) * factor
         changes["optimizer"] = train.optimizer.model_copy(update={"lr": rate})
     if share != 1:
@@ -192,8 +193,9 @@ def _fingerprint(recipe: Recipe) -> str | None:
 
 def outside(config: TransformerConfig) -> list[str]:
     """Kinds of encoding from other packages."""
-    layers = [layer.encoding.kind for side in config.sides for layer in config.layer_kinds(side)]
-    return sorted({kind for kind in layers if "." in kind})
+    layers = [layer.encoding for side in config.sides for layer in config.layer_kinds(side)]
+    parts = [part for one in layers for part in (one, *getattr(one, "parts", ()))]
+    return sorted({part.kind for part in parts if "." in part.kind})
 
 
 def _sources(config: TransformerConfig) -> dict[str, str]:

@@ -83,8 +83,10 @@ def _said_of_text(text: Mapping[str, Any], reference: str) -> list[Content]:
         count = text["arms"][reference]["seeds"]
         return [*said, words("text_unjudged", why=words("why_seeds", count=count))]
     judged = {name: one["verdict"] for name, one in _at(text["verdicts"], trained).items()}
-    sides = {key: _names([name for name, one in judged.items() if one == key]) for key in ("better", "worse")}
-    return [*said, words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides)]
+    sides = {key: _names([name for name, one in judged.items() if one == key]) for key in ("better", "worse", "tie")}
+    rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie")]
+    said.append(words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides))
+    return [*said, words("text_rest", names=_names(rest))] if rest else said
 
 
 def _said_of_task(tasks: Mapping[str, Any], one: str) -> Content:
@@ -178,8 +180,9 @@ def _names(names: Sequence[str]) -> Any:
 
 
 def _mean(values: Any) -> float | None:
-    numbers = [value for value in ([] if isinstance(values, str) else values or []) if value is not None]
-    return statistics.fmean(numbers) if numbers else None
+    """None where a seed has no number: a mean of those that are left would flatter."""
+    numbers = [] if isinstance(values, str) else values or []
+    return statistics.fmean(numbers) if numbers and None not in numbers else None
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -1,0 +1,50 @@
+"""What the reference gains from its length, and which pieces of text are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropewalk.compare import measure_text
+from ropewalk.compare.measure_text import _context, pieces
+from ropewalk.data.config import TextData
+from ropewalk.evaluate.passage import Passage
+
+
+class ByContext:
+    """The loss of a token is that of the token itself, which varies much, less what the tokens before it are worth."""
+
+    def __init__(self, worth: float) -> None:
+        self.worth = worth
+
+    def nats(self, passage: Passage) -> np.ndarray:
+        places = np.arange(len(passage.tokens))[-passage.scored :]
+        return 5.0 * (passage.tokens[-passage.scored :] % 7) - self.worth * np.log2(places)
+
+
+@pytest.mark.parametrize("worth", [0.0, 0.05])
+def test_context_is_worth_what_it_is_whatever_the_tokens(worth: float) -> None:
+    engine: Any = ByContext(worth)
+    text = np.random.default_rng(0).integers(0, 100, 1024)
+    # Tokens 192 to 255 with all before them, and with the 16 to 31 that the last one of 32 tokens has.
+    want = np.mean([np.log2(place) - np.log2(16 + place % 16) for place in range(192, 256)]) * worth
+    assert _context(engine, text, 256) == pytest.approx(want, abs=1e-12)
+
+
+def test_pieces_are_of_the_whole_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Held:
+        def __init__(self, *_: object) -> None:
+            self.documents, self.tokens = 40, 400
+
+        def bounds(self, first: int, last: int) -> np.ndarray:
+            return np.arange(first, last + 1) * 10
+
+        def span(self, start: int, stop: int) -> np.ndarray:
+            return np.arange(start, stop)
+
+    monkeypatch.setattr(measure_text, "Documents", Held)
+    monkeypatch.setattr(measure_text, "describe", lambda folder: {})
+    found = pieces(TextData(path="nowhere", length=8, packing="document"), 10, 4)
+    assert [int(one.tokens[0]) for one in found] == [0, 100, 200, 300]
