@@ -168,6 +168,7 @@ def test_without_the_kernel_of_a_cpu_documents_have_a_mask(gone: str, monkeypatc
         assert_close("gradient", one, other, 1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")  # torch 2.11
 def test_the_mark_of_a_constant_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     def ours() -> None: ...
     def torchs() -> None: ...

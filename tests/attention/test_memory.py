@@ -50,7 +50,7 @@ def taken(run: Callable[[], Tensor]) -> int:
 @dataclass(frozen=True)
 class Case:
     backend: str
-    kind: str = "none"
+    kind: str | dict[str, Any] = "none"
     at: Positions = PLAIN
     to: Positions | None = None
     rule: Rule = CAUSAL
@@ -102,6 +102,8 @@ CASES = {
     "dropout": Case("tiled", more={"dropped": True}),
     "dropout, ALiBi": Case("tiled", "alibi", more={"dropped": True}),
     "float64, ALiBi": Case("tiled", "alibi", dtype=torch.float64),
+    "soft cap, four sequences": Case("tiled", more=CAP, at=positions.plain(1024, batch=4)),
+    "two biases": Case("tiled", {"kind": "chain", "parts": [{"kind": "alibi"}, {"kind": "alibi"}]}),
     "eager": Case("eager", asked="eager"),
     "eager, soft cap": Case("eager", asked="eager", more=CAP),
     "eager, shared heads, bfloat16": Case("eager", asked="eager", heads=(4, 2), dtype=BF16),
@@ -119,6 +121,7 @@ for kind in ("alibi", "t5", "kerple", "fire"):
 
 
 @pytest.mark.no_poison
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")  # the first profile of a process, in torch 2.11
 @pytest.mark.parametrize("name", CASES)
 def test_the_figure_is_what_is_taken(name: str) -> None:
     case = CASES[name]
@@ -131,6 +134,25 @@ def test_the_figure_is_what_is_taken(name: str) -> None:
     print(f"{name}: said {said / 2**20:.1f}, taken {got / 2**20:.1f} MiB, {said / max(got, 1):.2f}")
     assert got <= FACTOR * said + SMALL
     assert said <= FACTOR * got + SMALL
+
+
+def test_a_tile_is_no_larger_for_more_sequences() -> None:
+    one, eight = (Case("tiled", more=CAP, at=positions.plain(1024, batch=batch)).made() for batch in (1, 8))
+    of_queries = 4 * 8 * 4 * 1024  # one float32 each, whatever the tiles
+    assert choose(*eight, backend="tiled").memory <= choose(*one, backend="tiled").memory + of_queries
+
+
+@pytest.mark.no_poison
+@pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")
+@pytest.mark.parametrize("kind", ["alibi", "t5", "kerple", "fire"])
+def test_a_tile_takes_what_is_said_forward_and_backward(kind: str) -> None:
+    q, k, v, score = Case("tiled", kind, at=positions.plain(2048), learns=True).made()
+    wanted = [q, *score.signal.encoding.parameters()]
+    got = [taken(lambda: tiled.attend(q, k, v, score))]
+    out = tiled.attend(q, k, v, score)
+    got.append(taken(lambda: torch.autograd.grad(out, wanted, torch.ones_like(out))[0]))
+    for said, found in zip(tiled.tile_bytes(q, k, score), got, strict=True):
+        assert said / FACTOR - SMALL <= found <= FACTOR * said + SMALL
 
 
 def pairs_of(rule: Rule, at: Positions, to: Positions) -> int:

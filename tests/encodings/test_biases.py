@@ -65,6 +65,13 @@ def test_t5_edges_rise() -> None:
     assert len(edges) == 31
 
 
+@pytest.mark.parametrize(("bidirectional", "exact"), [(False, 16), (True, 8)])
+def test_t5_refuses_a_farthest_within_the_exact_buckets(bidirectional: bool, exact: int) -> None:
+    with pytest.raises(ValueError, match=f"past the {exact} exact ones"):
+        T5(heads=2, buckets=32, farthest=exact, bidirectional=bidirectional)
+    assert T5(heads=2, buckets=32, farthest=exact + 1, bidirectional=bidirectional)._edges[exact - 1] == exact
+
+
 def test_a_learned_table_ends_with_an_error() -> None:
     """Before any kernel, with the position, the limit and the ways out."""
     encoding = Learned(width=8, longest=512)

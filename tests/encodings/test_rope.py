@@ -147,6 +147,13 @@ def test_longrope_and_dynamic_take_the_length_from_the_limit() -> None:
         rope.at(positions.plain(2, limit=64), positions.plain(2, limit=128))
 
 
+@pytest.mark.parametrize("gain", [0.5, 1.0, 2.0])
+def test_a_rotation_has_the_length_of_its_gain(gain: float) -> None:
+    scaling = {"kind": "yarn", "factor": 4, "trained": 4096, "attention_factor": gain}
+    cos, sin = RoPE(head_width=32, scaling=scaling).at(torch.arange(90_000, 90_008), limit=2**17).q_table
+    assert torch.allclose(torch.hypot(cos, sin), torch.tensor(gain), rtol=1e-6, atol=0)
+
+
 def test_no_longer_batch_mate_changes_a_row() -> None:
     """Dynamic scaling by the limit, not by what happens to be in the batch."""
     rope = RoPE(head_width=16, scaling=Dynamic(factor=2, trained=32))

@@ -162,7 +162,12 @@ def test_a_milestone_saved_again_is_there_once(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-00000002"]
     (found,) = checkpoints.verified()
     assert found.state == {"number": 1}
-    assert store.KEEP in found.manifest.files
+    kept = tmp_path / "step-00000002" / store.KEEP
+    assert kept.read_bytes() == b""
+    kept.unlink()
+    assert [found.step for found in checkpoints.verified()] == [2]
+    assert (again := checkpoints.newest()) is not None
+    assert again.step == 2
 
 
 def test_damaged_ones_are_passed_over_and_not_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
+from ropewalk import positions
 from ropewalk.distributed.fake import Measured, Traffic, measure
 from ropewalk.distributed.world import MeshConfig
+from ropewalk.models import Transformer
 from ropewalk.overrides import load
 from ropewalk.train.config import Recipe
 from ropewalk.train.plan import devices
@@ -175,3 +178,33 @@ def test_a_source_has_its_own_length() -> None:
         return estimate(recipe(*changes), *mesh_of("dp=1")).measured.flops
 
     assert flops(32) < 0.8 * flops(128)
+
+
+@pytest.mark.parametrize(("kind", "length"), [("alibi", 256), ("t5", 256), ("kerple", 256), ("fire", 128)])
+def test_what_a_bias_keeps_for_the_backward_pass_is_counted(kind: str, length: int) -> None:
+    """Against the tensors that autograd saves in a real forward pass."""
+
+    def saved(encoding: str) -> int:
+        found: dict[int, int] = {}
+
+        def keep(x: torch.Tensor) -> torch.Tensor:
+            found[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+            return x
+
+        model = Transformer(biased(encoding).model)
+        tokens = torch.zeros(1, length, dtype=torch.int64)
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            out = model(tokens, positions.plain(length))
+        assert out.requires_grad
+        return sum(found.values())
+
+    def biased(encoding: str) -> Recipe:
+        small = ["model.layers=3", f"data.length={length}", f"train.batch={length}", "model.vocabulary=64"]
+        return recipe(f"model.encoding={encoding}", *small)
+
+    def said(encoding: str) -> int:
+        return estimate(biased(encoding), MeshConfig(), 1).measured.activations
+
+    more = saved(kind) - saved("none")
+    assert more > 2**20
+    assert 0.8 * more <= said(kind) - said("none") <= 1.3 * more + 2**20

@@ -100,6 +100,12 @@ class Score:
         return "bias" in self.signal.encoding.sites
 
     @property
+    def learns(self) -> bool:
+        """Whether the backward pass goes through the bias to parameters of the encoding."""
+        parameters = self.signal.encoding.parameters() if self.biased else ()
+        return torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters)
+
+    @property
     def plain(self) -> bool:
         """True where the rule is known to be the ordinary causal triangle, or to hide nothing: no mask is needed."""
         if self._plain is None:

@@ -40,17 +40,16 @@ def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
 def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
     """Of the mask as it is made and as the kernel takes it, in the queries' precision."""
     padded, unfused = widening(q, k, v), _unfused(q, k, score)
-    if score.plain and not score.biased:
+    if not score.biased and score.plain:
         return padded + unfused
     H, narrow, wide = q.shape[1], q.dtype.itemsize, precise(q.dtype).itemsize
     taken = 1 + narrow
     if score.biased:
         made = score.signal.encoding.bias_bytes(H)
-        learns = torch.is_grad_enabled() and any(x.requires_grad for x in score.signal.encoding.parameters())
         filled = H * (wide + (narrow if narrow < wide else 0))
         # A mask that learns leaves the fused kernel: torch computes all scores.
-        taken = 2 + max(made, (made if learns else H * wide) + filled)
-        unfused += 2 * q.shape[:3].numel() * k.shape[2] * wide if learns else 0
+        taken = 2 + max(made, (made if score.learns else H * wide) + filled)
+        unfused += 2 * q.shape[:3].numel() * k.shape[2] * wide if score.learns else 0
     # The output, before what sees nothing is set to 0.
     return padded + unfused + _pairs(q, k, score) * taken + q.shape[:3].numel() * v.shape[-1] * narrow
 
@@ -61,7 +60,7 @@ def _pairs(q: Tensor, k: Tensor, score: Score) -> int:
 
 def _mask(q: Tensor, k: Tensor, score: Score) -> int:
     """Bytes of the mask, where one is needed."""
-    if score.plain and not score.biased:
+    if not score.biased and score.plain:
         return 0
     return _pairs(q, k, score) * (q.shape[1] * precise(q.dtype).itemsize if score.biased else 1)
 
@@ -80,7 +79,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
         # One query a head: the heads that share a key are so many queries of one head, and each key is read once.
         q = q.view(B, G, H // G, width) if q.is_contiguous() else q.reshape(B, G, H // G, width)
     shared = {"scale": scale, "enable_gqa": H != G and not folded, "dropout_p": score.rate}
-    if score.plain and not score.biased:
+    if not score.biased and score.plain:
         # A token after those of a cache sees them all; a triangle would be anchored at the first key.
         causal = score.rule.causal and not (L == 1 and signal.seen is not None)
         return _fused(q, k, v, is_causal=causal, **shared).view(B, H, L, width)[..., :V]

@@ -57,6 +57,20 @@ def memory(q: Tensor, k: Tensor, v: Tensor, score: Score) -> int:
     return largest + q.shape[:3].numel() * wide.itemsize
 
 
+def tile_bytes(q: Tensor, k: Tensor, score: Score) -> tuple[int, int]:
+    """Bytes that a tile takes at most, going forward and going back, found without looking at any position."""
+    scores, beside = _pair(q, score)
+    tile = min(q.shape[0] * q.shape[2] * k.shape[2], _most(q, score))
+    # Back again: the gradient of the scores, and what a bias kept of its own making, in float64 where it learns.
+    again = 2 * beside + 2 * scores if score.learns else 0
+    return tile * (scores + beside), tile * (2 * scores + beside + again)
+
+
+def _most(q: Tensor, score: Score) -> int:
+    """Pairs of a query and a key in one tile."""
+    return min(TILE // q.shape[1], LARGEST // sum(_pair(q, score)))
+
+
 def _pair(q: Tensor, score: Score) -> tuple[int, int]:
     """Bytes for one query and one key, all heads': of their scores and mask, and at the peak beside them."""
     H, scores, wide = q.shape[1], q.shape[1] * precise(q.dtype).itemsize, precise(q.dtype) == torch.float64
@@ -213,8 +227,8 @@ def _tiles(q: Tensor, k: Tensor, score: Score) -> Iterator[Tile]:
 
 def _parts(q: Tensor, k: Tensor, score: Score) -> Iterator[tuple[slice, Part]]:
     """Cuts rows and queries into tiles, each with the keys that any of its queries can see."""
-    (B, H, L, _), S = q.shape, k.shape[2]
-    most = min(TILE // H, LARGEST // sum(_pair(q, score)))
+    (B, _, L, _), S = q.shape, k.shape[2]
+    most = _most(q, score)
     batch = max(1, min(B, most // max(1, S * min(L, FEWEST))))
     for first in range(0, B, batch):
         rows = slice(first, min(first + batch, B))

@@ -23,8 +23,7 @@ from torch.optim import AdamW, Optimizer
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from ropewalk import positions
-from ropewalk.attention import Rule
-from ropewalk.attention.sdpa import LARGEST_MASK
+from ropewalk.attention import Rule, sdpa, tiled
 from ropewalk.data.batch import IGNORE, Batch
 from ropewalk.distributed import apply, torch_private
 from ropewalk.distributed.world import MeshConfig, World
@@ -172,14 +171,19 @@ def _counted(
 def fused_attention(
     core: Core, q: Tensor, k: Tensor, v: Tensor, signal: Signal, rule: Rule, dropout_key: DropoutKey | None = None
 ) -> Tensor:
-    """As one kernel has it: its inputs, its output, a number a query, a mask where one is needed."""
+    """As one kernel has it: its inputs, its output, a number a query, a mask where one is needed. A bias that is made
+    whole is made here too; of one made in tiles there is memory for the largest tile, and its gradients."""
+    score = core.score(q, signal, rule)
+    if score.biased and sdpa.why_not(q, k, v, score) is None:
+        return sdpa.attend(q, k, v, score)
     learned = [*signal.encoding.parameters(), *([] if core.sink is None else [core.sink])]
-    q = _Learned.apply(q, *learned) if learned else q
+    tiles = tiled.tile_bytes(q, k, score) if score.biased else (0, 0)
+    q = _Beside.apply(q, tiles, *learned) if learned or score.biased else q
     width = max(q.shape[-1], v.shape[-1])
     q, k, padded = (F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q, k, v))
     (B, H, L, _), S = q.shape, k.shape[2]
     settings = {"enable_gqa": H != k.shape[1]}
-    if rule.causal and L != S and B * L * S <= LARGEST_MASK:
+    if rule.causal and L != S and B * L * S <= sdpa.LARGEST_MASK:
         # Some of the queries meet the keys of all parts: no triangle fits, and a mask is built where it is small.
         out = F.scaled_dot_product_attention(q, k, padded, torch.ones(B, 1, L, S, dtype=torch.bool), **settings)
         out = out * torch.ones(B, 1, L, 1, dtype=out.dtype)
@@ -188,17 +192,19 @@ def fused_attention(
     return out[..., : v.shape[-1]]
 
 
-class _Learned(torch.autograd.Function):
-    """x, and gradients for what a score is made of besides: ranks sum them."""
+class _Beside(torch.autograd.Function):
+    """x; memory that is taken for a moment, forward and back; gradients for what a score is made of besides."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *learned: Tensor) -> Tensor:  # pyrefly: ignore[bad-override]
-        ctx.learned = learned
+    def forward(ctx: Any, x: Tensor, taken: tuple[int, int], *learned: Tensor) -> Tensor:  # pyrefly: ignore[bad-override]
+        ctx.taken, ctx.learned = taken, learned
+        torch.empty(taken[0], dtype=torch.uint8)
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        return gradients[0], *map(torch.zeros_like, ctx.learned)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        torch.empty(ctx.taken[1], dtype=torch.uint8)
+        return gradients[0], None, *map(torch.zeros_like, ctx.learned)  # of parameters, which ranks sum
 
 
 class _Traffic:

@@ -121,7 +121,7 @@ def summed(x: Tensor, group: dist.ProcessGroup) -> Tensor:
 
 def _needed(error: ImportError) -> ImportError:
     return ImportError(
-        f"torch {torch.__version__} has not what a step is counted with ({error}); install a torch from 2.10 to 2.13"
+        f"torch {torch.__version__} has not what a step is counted with ({error}); install a torch from 2.11 to 2.15"
     )
 
 

@@ -249,10 +249,10 @@ class Checkpoints:
     def _commit(self, step: int, partial: Path, written: dict[str, Digest], text: str, milestone: bool) -> None:
         files = RecordedFiles()
         files.put(partial / STATE, text.encode())
-        if milestone:
-            files.put(partial / KEEP, b"")
         crash.here("save.state")
         whole = Manifest(step, self.ranks.size, written | files.written)
+        if milestone:
+            files.put(partial / KEEP, b"")  # not in the manifest: whoever removes it lets a whole checkpoint go
         files.put(partial / manifest.NAME, manifest.spelled(whole))
         crash.here("save.manifest")
         sync(partial)
