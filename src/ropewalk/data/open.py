@@ -263,7 +263,8 @@ def _ordered(rows: Rows, split: str, seed: int, change: _Change) -> grain.MapDat
             f"shuffled; write data.length={enough} or more"
         )
     found = _grain().MapDataset.source(rows).seed(seed)
-    found = found.shuffle() if split == "train" else found
+    # Validation too, in one order for every seed: the first sequences may be all of one document.
+    found = found.shuffle() if split == "train" else found.shuffle(seed=0)
     change = change if split == "train" else _Change(change.masking, None)
     found = found.random_map(change) if change.masking or change.positions else found
     # Each epoch of training has its own order and masks; an evaluation is the same every time.
