@@ -132,10 +132,6 @@ def size(result: Result) -> str:
     return f"{text}  (bound {result.bound:g}{', declared by the target' if result.declared else ''})"
 
 
-GRAPHS = ("C29", "C30")
-"""What is asked of torch's graphs."""
-
-
 def verify(
     target: Any,
     *,
@@ -192,8 +188,6 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
     """One check on one target. A check that raises has failed, with what was raised as the reason."""
     told = {"id": check.id, "title": check.title, "page": page(check.id)}
     refusal = check.refusal(target)
-    if refusal is None and check.id in GRAPHS and getattr(target.given, "outside_torch", False):
-        refusal = "it computes outside torch: there is no graph of it to compile or export"
     if refusal is not None:
         return Result(status="not applicable", why=refusal, **told)
     spec = target.spec

@@ -12,6 +12,9 @@ from ropewalk.conformance.target import Target
 
 Body = Callable[[Target, Findings], None]
 
+GRAPHS = ("C29", "C30")
+"""What is asked of torch's graphs."""
+
 PER_CALL = ("C09", "C10", "C21", "C29", "C30", "C31")
 """What no implementation can do whose frequencies depend on the largest position of a call."""
 
@@ -50,7 +53,11 @@ class Check:
         if self.declares is not None and getattr(target.spec, self.declares) is None:
             return f"its spec declares no {self.declares}"
         missing = [need.replace("|", " or ") for need in self.needs if not target.has(need)]
-        return f"the target offers no {', no '.join(missing)}" if missing else None
+        if missing:
+            return f"the target offers no {', no '.join(missing)}"
+        if self.id in GRAPHS and getattr(target.given, "outside_torch", False):
+            return "it computes outside torch: there is no graph of it to compile or export"
+        return None
 
     def declared(self, own: Mapping[str, float | Mapping[str, float]]) -> tuple[float, ...]:
         """The bounds with those in place that a target declares: one number for all, or one for each part."""
