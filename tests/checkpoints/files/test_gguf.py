@@ -219,3 +219,37 @@ def test_a_string_in_an_array_has_a_bound(tmp_path: Path, others: int) -> None:
         else:
             with pytest.raises(BadInput, match=says):
                 GGUF(tmp_path / "a.gguf")
+
+
+@pytest.mark.parametrize(
+    ("strings", "said"),
+    [
+        (["é", "a" * 255, "", "字"], None),
+        (["a" * 256, "é"], None),
+        ([b"\xc3", b"\xa9"], "string 5,000 is not UTF-8"),  # one character over two strings
+        (["", b"", b"\xa9"], "string 5,002 is not UTF-8"),
+        ([b"\xc3", "é"], "string 5,000 is not UTF-8"),
+        (["a" * (LONGEST_ELEMENT + 1)], f"string 5,000 has {LONGEST_ELEMENT + 1:,} bytes"),
+    ],
+)
+def test_strings_checked_together_are_each_checked(
+    tmp_path: Path, strings: list[str | bytes], said: str | None
+) -> None:
+    before = ["ab"] * 5000
+    listed = b"".join(file_bytes.text(each) for each in (*before, *strings, *before))
+    path = tmp_path / "a.gguf"
+    path.write_bytes(file_bytes.gguf([("k", array(8, 10_000 + len(strings), listed)), ("after", 7)], []))
+    if said is None:
+        assert GGUF(path).metadata == {"k": [*before, *strings, *before], "after": 7}
+        return
+    with pytest.raises(BadInput, match=said):
+        GGUF(path)
+
+
+@pytest.mark.parametrize("cut", [1, 9, 10, 11, 20])
+def test_a_file_cut_in_a_long_array_is_refused(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.gguf"
+    whole = file_bytes.gguf([("k", array(8, 5000, file_bytes.text("ab") * 5000))], [], b"", alignment=1)
+    path.write_bytes(whole[:-cut])
+    with pytest.raises(BadInput, match="k: "):
+        GGUF(path)

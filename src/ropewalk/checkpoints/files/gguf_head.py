@@ -23,6 +23,8 @@ MOST_ELEMENTS = 1 << 21
 MOST_ARRAYS = 1 << 16
 LONG = 4096
 """Elements from which on an array is checked at once and made a list when it is asked for."""
+PIECE = 4096
+"""Strings that are checked together, where they are short: in half the time of one after the other."""
 LONGEST_KEY = 65_535
 LONGEST_NAME = 255
 LONGEST_STRING = 32 << 20
@@ -207,7 +209,7 @@ class HeadReader:
     def listed(self, kind: int, count: int, *, keep: bool = True) -> list[Any]:
         """So many values of one type; empty if only to be checked."""
         if kind == STRING:
-            return self.strings(count, keep)
+            return self.strings(count) if keep else self.check_strings(count)
         code = "u1" if kind == BOOL else "<" + SCALARS[kind]
         values = np.frombuffer(self.data, code, count=count, offset=self.at)
         self.at += values.nbytes
@@ -217,14 +219,14 @@ class HeadReader:
             return []
         return (values != 0).tolist() if kind == BOOL else values.tolist()
 
-    def strings(self, count: int, keep: bool) -> list[str]:
+    def strings(self, count: int, first: int = 0) -> list[str]:
         """The vocabulary's loop: nothing in it that need not be."""
         data, at, end = self.data, self.at, self.end
         length_at, longest = struct.Struct("<Q").unpack_from, LONGEST_ELEMENT
         found: list[str] = []
-        number = 0
+        number = first
         try:
-            for number in range(count):
+            for number in range(first, first + count):
                 start = at + 8
                 if start > end:
                     self.refuse(f"the file ends at byte {end:,}, in the middle of an array of strings")
@@ -234,13 +236,47 @@ class HeadReader:
                     self.refuse(f"a string of {length:,} bytes, {end - start:,} are left in the file")
                 if length > longest:
                     self.refuse(f"string {number:,} has {length:,} bytes, {longest:,} is the most")
-                text = data[start:at].decode()
-                if keep:
-                    found.append(text)
+                found.append(data[start:at].decode())
         except UnicodeDecodeError:
             self.refuse(f"string {number:,} is not UTF-8")
         self.at = at
         return found
+
+    def check_strings(self, count: int) -> list[str]:
+        """Past so many strings; a piece that is not plainly right goes through the loop that says what is wrong."""
+        for first in range(0, count, PIECE):
+            piece = min(PIECE, count - first)
+            if (after := self.after_short_strings(piece)) is None:
+                self.strings(piece, first)
+            else:
+                self.at = after
+        return []
+
+    def after_short_strings(self, count: int) -> int | None:
+        """Where so many strings end, each of UTF-8 and less than 256 bytes; None if they are not."""
+        data, at, starts = self.data, self.at, []
+        try:
+            for _ in range(count):
+                starts.append(at)
+                at += 8 + data[at]
+        except IndexError:
+            return None
+        if at > self.end:
+            return None
+        piece = np.frombuffer(data, np.uint8, count=at - self.at, offset=self.at)
+        heads = np.array(starts) - self.at
+        if any(piece[heads + byte].any() for byte in range(1, 8)):
+            return None
+        of_text = np.ones(len(piece), bool)
+        for byte in range(8):
+            of_text[heads + byte] = False
+        try:
+            piece[of_text].tobytes().decode()
+        except UnicodeDecodeError:
+            return None
+        # All of it is UTF-8; so is each string, if none begins inside a character.
+        firsts = piece[heads[piece[heads] > 0] + 8]
+        return None if ((firsts & 0xC0) == 0x80).any() else at
 
     def tensors(self, count: int, metadata: dict[str, Any]) -> dict[str, TensorInfo]:
         alignment = self.alignment(metadata)
