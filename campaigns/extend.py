@@ -27,22 +27,11 @@ from ropewalk.system import peak_memory
 SOURCES = (
     "campaigns/extend.py",
     *(
-        f"src/ropewalk/{name}"
-        for name in (
-            *(
-                "extend",
-                "evaluate",
-                "scaling",
-                "encodings",
-                "rotation",
-                "attention",
-                "models",
-                "nn",
-                "checkpoints/load",
-            ),
-            *("checkpoints/files", "checkpoints/tokens", "checkpoints/resolve", "phase.py", "positions.py", "plan.py"),
-        )
+        "src/ropewalk/" + name
+        for name in ("extend", "evaluate", "scaling", "encodings", "rotation", "attention", "models")
     ),
+    *("src/ropewalk/" + name for name in ("nn", "phase.py", "positions.py", "plan.py")),
+    *("src/ropewalk/checkpoints/" + name for name in ("load", "files", "tokens", "resolve")),
 )
 JUDGES = 16
 MEMORY = 6.0

@@ -55,7 +55,6 @@ def result(trial: Trial, gain: float = 0.2) -> dict[str, Any]:
     }
     measured: dict[str, Any] = {
         "pieces": PIECES, "same_tokens": rows, "non_overlapping": rows, "sliding": {32: rows[32]},
-        "within": [near + gain if part < 12 else near for part in range(16)],
         "context": [gain] * PIECES,
         "by_position": [{"from": a, "to": 2 * a, "loss": near if a < 32 else far or near} for a in (8, 16, 32, 64)],
     }  # fmt: skip

@@ -27,9 +27,9 @@ from ropewalk.evaluate.measures import perplexity
 from ropewalk.evaluate.passage import Numbers, Passage
 from ropewalk.models import Transformer
 
+PROTOCOL = 2
+"""Raised when a measurement changes: trials measured otherwise are not mixed with new ones."""
 CANNOT = "cannot"
-BINS = 16
-"""Equal parts of the trained length."""
 OCTAVE = 4
 """Bins of each doubling of the position."""
 
@@ -78,7 +78,6 @@ def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[s
         "non_overlapping": {n: up_to(n, lambda n=n: windows(n, None)) for n in lengths if n >= trained},
         "sliding": {trained: up_to(trained, lambda: windows(trained, max(1, trained // 2)))},
         "context": [_context(engine, one.tokens, trained) for one in found],
-        "within": _within(engine, [one.tokens for one in found], trained),
         "by_position": _by_position(engine, [one.tokens for one in found], min(lengths[-1], table or lengths[-1])),
     }
 
@@ -104,17 +103,6 @@ def _context(engine: Ours, text: Numbers, trained: int) -> float | None:
             short = engine.nats(Passage.plain(window[end - 2 * part : end], part))
             gains.append(float(short.mean() - whole[number * part : (number + 1) * part].mean()))
     return _finite(float(np.mean(gains)))
-
-
-def _within(engine: Ours, texts: Sequence[Numbers], trained: int) -> list[float | None]:
-    """By position within windows of the trained length, in equal parts."""
-    rows = [
-        engine.nats(Passage.plain(text[start : start + trained], trained - 1))
-        for text in texts
-        for start in range(0, len(text) - trained + 1, trained)
-    ]
-    mean = np.mean(rows, 0)
-    return [_finite(float(part.mean())) for part in np.array_split(mean, min(BINS, len(mean)))]
 
 
 def _by_position(engine: Ours, texts: Sequence[Numbers], longest: int) -> list[dict[str, Any]]:

@@ -86,7 +86,6 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         about["same_tokens"] = _by_length(each[name], "same_tokens")
         about["non_overlapping"] = _by_length(each[name], "non_overlapping")
         about["sliding"] = _by_length(each[name], "sliding")
-        about["within"] = _means([one["within"] for one in done[name]])
         about["by_position"] = _positions(each[name])
     pays = _context_pays([one["context"] for one in done[study.reference]])
     whole = {name: len(done[name]) >= plan.seeds("text", name, results) for name in names}
@@ -192,10 +191,6 @@ def _positions(each: Measured) -> list[dict[str, Any]]:
         {**part, "loss": [one["by_position"][number]["loss"] if one else None for one in each]}
         for number, part in enumerate(first)
     ]
-
-
-def _means(rows: Sequence[Sequence[float | None]]) -> list[float | None]:
-    return [None if None in column else statistics.fmean(column) for column in zip(*rows, strict=True)]
 
 
 def _context_pays(seeds: Sequence[Sequence[float | None]]) -> dict[str, Any]:

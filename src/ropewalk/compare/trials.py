@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
+from ropewalk.compare.measure_text import PROTOCOL
 from ropewalk.compare.study import Study, TaskPart, TextPart
 from ropewalk.data.config import TaskData, TaskSetData, TextData
 from ropewalk.data.layout import describe
@@ -61,6 +62,7 @@ class Trial:
         told = {
             "recipe": self.recipe.model_dump(mode="json"),
             "measure": self.measure,
+            "protocol": PROTOCOL,
             "data": _fingerprint(self.recipe),
             "sources": _sources(self.recipe.model),
             "threads": self.threads,
