@@ -1,6 +1,6 @@
 """How should a model read a longer text? The tournament of `ropewalk extend` on real models, in pieces.
 
-    ropewalk data fetch long-english DATA
+    ropewalk data fetch long-english --out DATA
     OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to N --name NAME --text DATA/long-english.jsonl [--draw 1]
 
 The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless

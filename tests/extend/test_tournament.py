@@ -154,6 +154,8 @@ def test_a_linear_scaling_does_not_say_how_long_training_was(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="write --trained N"):
         rotation(tmp_path, 32_768)
     assert rotation(tmp_path, 32_768, 4096).trained == 4096
+    with pytest.raises(ValueError, match=r"--to 8,192 is shorter than the 16,384 tokens that the config of"):
+        rotation(tmp_path, 8192, 4096)
 
 
 def test_a_model_that_reads_further_by_itself_is_left_as_it_is() -> None:
@@ -290,6 +292,14 @@ def test_lengths_have_something_to_crop_to() -> None:
     assert lengths_of(2048, 2048, 256) == [512, 1024, 2048]
     with pytest.raises(ValueError, match="has nothing to be compared with"):
         lengths_of(64, 64, 40)
+    for trained, to, tail, fewer in (
+        (256, 2048, 256, 252),
+        (256, 2048, 252, 252),
+        (512, 512, 512, 508),
+    ):
+        with pytest.raises(ValueError, match=rf"--tail {tail} leaves no text .* give fewer than {fewer}"):
+            lengths_of(trained, to, tail)
+    assert lengths_of(256, 2048, 251)
 
 
 def test_rank_correlation() -> None:

@@ -77,9 +77,10 @@ def searched_lines(found: Searched) -> list[str]:
         then = "the slow pairs were not refined" + (
             "" if min(found.select, key=found.select.__getitem__) == "ramp" else ", since a formula is no worse there"
         )
+    least = "tail loss and needles" if found.with_needles else "tail loss, without needles,"
     return [
         f"search: {len(found.trials)} settings, {given_up} given up halfway, {found.passes} passes; {ramp}",
-        f"search: tail loss and needles on the documents to select on: {select}; {then}",
+        f"search: {least} on the documents to select on: {select}; {then}",
     ]
 
 

@@ -43,6 +43,8 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
         raise ValueError(f"{path}: no layer rotates by the frequencies of one base, so no scaling can be chosen for it")
     if to < known:
         raise ValueError(f"--to {to:,} is shorter than the trained length, {known:,}; there is nothing to extend")
+    if plan.longest is not None and to < plan.longest:
+        raise ValueError(f"--to {to:,} is shorter than the {plan.longest:,} tokens that the config of {path} states")
     return Rope(layer.base, layer.rotary_width, known, to, layer.scaling)
 
 

@@ -21,9 +21,10 @@ from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.passage import Cannot
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
+from ropewalk.extend.candidates.base import SINKS
 from ropewalk.extend.judging import Judged, Verdict, decide, judge, sentence
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
-from ropewalk.extend.search.searched import Searched, need, search
+from ropewalk.extend.search.searched import Passes, Searched, need, search
 from ropewalk.extend.sets import Sets
 from ropewalk.extend.tune.tuned import Tuned
 from ropewalk.system import lock
@@ -100,7 +101,12 @@ def lengths_of(trained: int, to: int, tail: int) -> list[int]:
     """Contexts to judge at: half the trained length and all of it, the wanted one, and half of that."""
     usual = {trained // 2, trained, to // 2, to} if to > trained else {to // 4, to // 2, to}
     found = sorted(length for length in usual if tail < length <= to)
-    far_from(trained, found)  # refuses where there is nothing to compare with
+    near = far_from(trained, found) if found else to
+    if (room := near - SINKS) <= tail:
+        raise ValueError(
+            f"--tail {tail:,} leaves no text before it in a crop to {near:,} tokens, {SINKS} sinks among them; give "
+            f"fewer than {room:,}"
+        )
     return found
 
 
@@ -118,8 +124,6 @@ def run(
 ) -> Result:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
     passes of the full length are for divisors that no formula gives; None: there is no search."""
-    if search_passes is not None:
-        need()
     lengths = lengths_of(rope.trained, rope.to, tail_tokens)
     near = far_from(rope.trained, lengths)
     shared = {"tail": tail_tokens, "near": near}
@@ -127,6 +131,9 @@ def run(
     left = {one.name: one for one in candidates if one.text == "whole"}
     if not left:
         raise ValueError("no candidate reads the whole text, so there is nothing to choose from")
+    if search_passes is not None:
+        need()
+        Passes.of(asking, sets, min(FINALISTS, len(left)), encode, given=search_passes, tail=tail_tokens)
     rounds: list[Round] = []
     not_measured: list[str] = []
 

@@ -252,6 +252,7 @@ class _Shown:
             passes=searched["passes"],
             refined=words(f"refined_{state}"),
         )
+        made_small = "objective" if searched["with_needles"] else "objective_without_needles"
         names = {"ramp": words("select_ramp"), "refined": words("select_refined")}
         order = sorted(select, key=select.__getitem__)
         rows = [[names.get(name, name), f"{select[name]:.4f}"] for name in order]
@@ -259,7 +260,7 @@ class _Shown:
             [
                 element("h2", title),
                 element("p", about),
-                table([words("candidate"), Heading(said=words("objective"), number=True)], rows, label=title),
+                table([words("candidate"), Heading(said=words(made_small), number=True)], rows, label=title),
                 element("p", words("ramp_about")),
                 table([what, number], numbers, label=words("ramp_about")),
             ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.rounds import Ask
@@ -38,10 +38,42 @@ class Searched:
     """Whether the finalist is the refined one."""
     passes: int
     """Asked for, at the full length."""
+    with_needles: bool
+    """Whether needles had a part in what was made small; a short text has no room for them."""
 
     def to_dict(self) -> dict[str, Any]:
         trials = [one.to_dict() for one in self.trials]
         return {**asdict(self), "candidate": self.candidate.to_dict(), "trials": trials}
+
+
+class Passes(NamedTuple):
+    """What a search measures with, and how many passes are kept for the comparison at its end."""
+
+    on: Objective
+    selecting: Objective
+    compared: int
+
+    @classmethod
+    def of(
+        cls,
+        ask: Ask,
+        sets: Sets,
+        finalists: int,
+        encode: Callable[[str], Sequence[int]] | None,
+        *,
+        given: int,
+        tail: int,
+    ) -> Passes:
+        """Refuses too few: asked before the rounds too, which take hours."""
+        on, selecting = (Objective(ask, documents, encode, tail) for documents in (sets.search, sets.select))
+        compared = selecting.cost * (finalists + 2)
+        least = compared + 2 * FEWEST * on.cost
+        if given < least:
+            raise ValueError(
+                f"--search {given} is too few passes: {compared} compare the result with the finalists and each "
+                f"setting takes {on.cost}; give at least {least}"
+            )
+        return cls(on, selecting, compared)
 
 
 def need() -> None:
@@ -62,15 +94,7 @@ def search(
     tail: int,
 ) -> Searched:
     """formulas: that read the whole text, the best first. passes: at the full length, at most."""
-    on = Objective(ask, sets.search, encode, tail)
-    selecting = Objective(ask, sets.select, encode, tail)
-    compared = selecting.cost * (len(finalists) + 2)
-    least = compared + 2 * FEWEST * on.cost
-    if passes < least:
-        raise ValueError(
-            f"--search {passes} is too few passes: {compared} compare the result with the finalists and each setting "
-            f"takes {on.cost}; give at least {least}"
-        )
+    on, selecting, compared = Passes.of(ask, sets, len(finalists), encode, given=passes, tail=tail)
     trials = study(on, rope, formulas, 2 * (passes - compared) // 3)
     best = min((one for one in trials if one.value is not None), key=lambda one: one.value or 0.0)
     assert best.value is not None
@@ -90,4 +114,4 @@ def search(
             select["refined"] = selecting("refinement, compared", other.scaling)
             if select["refined"] < select["ramp"]:
                 taken, refined = other, True
-    return Searched(taken, best.ramp, trials, select, refined, on.passes + selecting.passes)
+    return Searched(taken, best.ramp, trials, select, refined, on.passes + selecting.passes, bool(on.fillers))
