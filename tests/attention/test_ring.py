@@ -88,3 +88,70 @@ def test_a_fork_still_knows_that_layers_share_their_positions() -> None:
         fork[0].crop(2)
     fork.crop(2)
     assert [layer.filled for layer in fork.layers] == [2, 2]
+
+
+@pytest.mark.parametrize("slack", [0, 30])
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_orders_that_do_not_rise_are_exact_or_refused(slack: int, chunk: int) -> None:
+    """A window is of orders and a ring of tokens: equal orders need more keys than it has."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x = layer.tokens(1, 24)
+    at = torch.arange(24)[None] // 3
+    cache = LayerCache(1, 40, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=layer.rule, slack=slack)
+    assert cache.ring
+
+    def read() -> torch.Tensor:
+        parts = [slice(t, t + chunk) for t in range(0, 24, chunk)]
+        return torch.cat([layer(x[:, t], positions.explicit(at[:, t], LIMIT), cache) for t in parts], dim=2)
+
+    if slack == 0:
+        with pytest.raises(ValueError, match="orders must rise"):
+            read()
+        return
+    # One token at a time does not see those of its order that come later, as all at once do.
+    whole = layer(x, positions.explicit(at, LIMIT))
+    places = slice(None) if chunk == 3 else slice(2, None, 3)
+    assert_close("equal orders", whole[:, :, places], read()[:, :, places], 4e-6)
+
+
+def test_going_back_is_refused_and_changes_nothing() -> None:
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x, cache = layer.tokens(1, 40), None
+    cache = ring(layer, 1, slack=0)
+    one_by_one(layer, x, cache, 10, 22)
+    held = cache.read()[2].order.clone()
+    for back in (torch.tensor([[12]]), torch.tensor([[22, 13]])):
+        with pytest.raises(ValueError, match="orders must rise"):
+            layer(x[:, : back.shape[1]], positions.explicit(back, LIMIT), cache)
+        assert torch.equal(cache.read()[2].order, held)
+    got = one_by_one(layer, x, cache, 22, 30)
+    want = layer(x[:, 10:30], positions.plain(20, start=10, limit=LIMIT))[:, :, 12:]
+    assert_close("after the refusal", want, got, 4e-6)
+
+
+def test_the_next_document_of_a_row_starts_at_0() -> None:
+    """What was overwritten of the one before it does not count."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x = layer.tokens(1, 32)
+    at = positions.packed([[20, 12]], limit=LIMIT)
+    cache = ring(layer, 1, slack=0)
+
+    def part(t: int) -> positions.Positions:
+        return positions.Positions(*(one[:, t : t + 1] for one in at[:3]), LIMIT)
+
+    got = torch.cat([layer(x[:, t : t + 1], part(t), cache) for t in range(32)], dim=2)
+    assert_close("two documents", layer(x, at), got, 4e-6)
+
+
+def test_no_tokens_change_nothing() -> None:
+    for rule in (Rule(window=WINDOW), Rule()):
+        layer = Layer(Row("rope"), rule=rule)
+        x = layer.tokens(1, 40)
+        none = positions.plain(0, limit=LIMIT)
+        cache = LayerCache(1, 40, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=rule)
+        assert layer(x[:, :0], none, cache).shape[2] == 0
+        one_by_one(layer, x, cache, 0, 20)
+        assert layer(x[:, :0], none, cache).shape[2] == 0
+        assert layer(x[:, :0], none).shape[2] == 0
+        got = one_by_one(layer, x, cache, 20, 30)
+        assert_close("after no tokens", layer(x[:, :30], positions.plain(30, limit=LIMIT))[:, :, 20:], got, 4e-6)

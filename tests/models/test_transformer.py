@@ -123,6 +123,42 @@ def test_layers_of_several_kinds() -> None:
     assert_close("decoded", want, torch.cat(steps, dim=1), 1e-5)
 
 
+def test_a_pass_that_is_refused_or_interrupted_is_not_half_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layers of different windows have slots of their own; the local one always has room."""
+    kinds = {"local": {"window": 6}, "global": {"window": None}}
+    layers = {"count": 2, "pattern": ["local", "global"], "kinds": kinds}
+    model = Transformer(TransformerConfig(**SMALL, layers=layers)).eval().double()
+    tokens = torch.randint(0, 37, (1, 12))
+
+    def part(start: int, stop: int) -> positions.Positions:
+        return positions.plain(stop - start, start=start, limit=64)
+
+    with torch.no_grad():
+        want = model(tokens, part(0, 12))[:, 8:]
+        cache = model.cache(1, 10, limit=64)
+        model(tokens[:, :8], part(0, 8), cache=cache)
+        with pytest.raises(ValueError, match="4 keys do not fit"):
+            model(tokens[:, 8:], part(8, 12), cache=cache)
+        assert [int(layer.next) for layer in cache.layers] == [8, 8]
+        cache = model.cache(1, 12, limit=64)
+        model(tokens[:, :8], part(0, 8), cache=cache)
+        with monkeypatch.context() as patched:
+            patched.setattr(cache[1], "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                model(tokens[:, 8:], part(8, 12), cache=cache)
+        with pytest.raises(ValueError, match="a pass over this cache was interrupted"):
+            model(tokens[:, 8:], part(8, 12), cache=cache)
+        cache = model.cache(1, 12, limit=64)
+        model(tokens[:, :8], part(0, 8), cache=cache)
+        assert_close("after a new start", want, model(tokens[:, 8:], part(8, 12), cache=cache), 1e-12)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_a_text_of_no_tokens(window: int | None) -> None:
+    model = Transformer(TransformerConfig(**SMALL, layers=2, window=window)).eval()
+    assert model(torch.zeros(2, 0, dtype=torch.int64)).shape == (2, 0, 37)
+
+
 def test_a_changed_plan_is_refused_by_the_cache() -> None:
     yarn = {"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2, "trained": 16}}
     model = Transformer(TransformerConfig(**SMALL, layers=1, encoding=yarn)).eval()

@@ -48,6 +48,8 @@ def attend(
     raises instead.
     """
     name, _ = _chosen(q, k, v, score, backend, strict)
+    if not q.shape[2] or not k.shape[2]:
+        return q.new_zeros(*q.shape[:3], v.shape[3])
     return WAYS[name].attend(q, k, v, score)
 
 

@@ -122,6 +122,8 @@ class Score:
             return seen.describes(q, k, rule) and seen.all_seen
         if torch.compiler.is_compiling() or q.order.device.type != "cpu" or rule.window is not None:
             return False
+        if not k.segment.shape[1]:
+            return False
         one_document = bool((q.segment == k.segment[:, :1]).all() and (k.segment == k.segment[:, :1]).all())
         if not one_document or bool((k.segment[:, 0] < 0).any()):
             return False

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ropewalk.attention.rule import Rule, Seen
 from ropewalk.positions import PAD, Positions
-from ropewalk.torch_private import watched
+from ropewalk.torch_private import assert_in_graph, can_assert, watched
 
 Where = slice | tuple[Tensor, Tensor]
 """Slots to write: the same for every row, or (rows, slots)."""
@@ -51,7 +51,8 @@ class Slots:
         self.filled = 0
         """Slots that any row uses, at most: a host integer, so that reading needs no synchronisation."""
         self.lost = torch.full((batch,), -1, dtype=torch.int64, device=device)
-        """The largest order that a ring has overwritten, -1 where none."""
+        """The largest order that a ring has overwritten, in the last document of which it has any; -1 where none."""
+        self.lost_segment = torch.full((batch,), PAD, dtype=torch.int64, device=device)
         self.layers = 1
         """That keep these positions: what changes the positions must be done to all of them."""
         self.passes = 0
@@ -63,7 +64,7 @@ class Slots:
         self.before: int | None = None
 
     def check(self, at: Positions) -> None:
-        """Refuses tokens whose positions cannot come after those here."""
+        """Refuses tokens that cannot come after those here, and changes nothing."""
         if at.limit != self.limit:
             new = at.shape[1]
             index = "cache.next[:, None]" if new == 1 else f"cache.next[:, None] + torch.arange({new})"
@@ -71,16 +72,19 @@ class Slots:
                 f"positions of limit {at.limit} cannot join a cache of limit {self.limit}: one generation, one limit. "
                 f"With a cache, say where the tokens are: at=positions.explicit({index}, limit={self.limit})"
             )
-
-    def advance(self, at: Positions) -> None:
-        """Makes room for these tokens, the next of every layer."""
-        self.check(at)
         new = at.shape[1]
         if not self.ring and self.filled + new > self.capacity and not self._room(at):
             raise ValueError(
                 f"{new} keys do not fit: {self.filled} of {self.capacity} slots are used; "
                 "allocate a larger capacity, or crop or evict first"
             )
+        if self.ring and new and self.filled == self.capacity:
+            self._refuse_lost(at)
+
+    def advance(self, at: Positions) -> None:
+        """Makes room for these tokens, the next of every layer."""
+        self.check(at)
+        new = at.shape[1]
         every = at.expanded(len(self.written))
         # A ring may overwrite, with the last of these tokens, keys that the first of them still see.
         self.before = self.filled if self.ring and new > 1 else None
@@ -165,13 +169,16 @@ class Slots:
     def select(self, rows: Tensor) -> Self:
         other = copy(self)
         other.layers = 1
-        for name in ("index", "order", "segment", "written", "lost"):
+        for name in ("index", "order", "segment", "written", "lost", "lost_segment"):
             setattr(other, name, getattr(self, name).index_select(0, rows))
         return other
 
     def _write(self, at: Positions, *, full: bool) -> None:
         """`full`: none of these places is padding. Looked up where that costs no synchronisation."""
         new, token = at.shape[1], at.segment != PAD
+        if not new:
+            self.where = slice(0)
+            return
         known = full or (at.segment.device.type == "cpu" and not torch.compiler.is_compiling() and bool(token.all()))
         level = self.level if known else None
         if level is not None and (not self.ring or (new == 1 and level < self.capacity)):
@@ -191,7 +198,7 @@ class Slots:
             # Of more tokens than the ring holds, only the last ones are kept.
             kept = token & (rank > rank[:, -1:] - self.capacity)
             slot = slot % self.capacity
-            self._note_lost(torch.where(kept, slot, self.capacity), at.order, token & ~kept)
+            self.lost_segment, self.lost = self._losing(torch.where(kept, slot, self.capacity), at, token & ~kept)
             token = kept
         slot = torch.where(token, slot, self.capacity)
         row = torch.arange(len(slot), device=slot.device)[:, None]
@@ -200,10 +207,36 @@ class Slots:
         self.written = self.written + rank[:, -1]
         self.where = (row, slot)
 
-    def _note_lost(self, slot: Tensor, order: Tensor, skipped: Tensor) -> None:
-        held = self.segment.gather(1, slot) != PAD
-        over = torch.where(held, self.order.gather(1, slot), -1).amax(dim=1)
-        self.lost = torch.maximum(self.lost, torch.maximum(over, torch.where(skipped, order, -1).amax(dim=1)))
+    def _losing(self, slot: Tensor, at: Positions, skipped: Tensor) -> tuple[Tensor, Tensor]:
+        """`lost_segment` and `lost` when these slots have been overwritten, and the tokens skipped."""
+        segment = torch.cat([self.segment.gather(1, slot), torch.where(skipped, at.segment, PAD)], dim=1)
+        segment = torch.cat([segment, self.lost_segment[:, None]], dim=1)
+        order = torch.cat([self.order.gather(1, slot), at.order.expand_as(skipped), self.lost[:, None]], dim=1)
+        last = segment.amax(dim=1)
+        return last, torch.where((segment == last[:, None]) & (segment != PAD), order, -1).amax(dim=1)
+
+    def _refuse_lost(self, at: Positions) -> None:
+        """A ring keeps the last keys that were written, a window is of orders: where orders repeat or go back, a token
+        would see keys that are gone. Read on the host where that costs no synchronisation, else asserted."""
+        every = at.expanded(len(self.written))
+        token = every.segment != PAD
+        segment, lost = self.lost_segment, self.lost
+        if at.shape[1] == 1:  # it overwrites a key before it reads; several tokens read what they overwrite
+            slot = torch.where(token, self.written[:, None] % self.capacity, self.capacity)
+            segment, lost = self._losing(slot, every, torch.zeros_like(token))
+        assert self.rule.window is not None
+        seen = every.order + 1 - self.rule.window <= lost[:, None]
+        gone = (token & (every.segment == segment[:, None]) & (lost >= 0)[:, None] & seen).any()
+        says = (
+            f"this layer keeps a ring of its last {self.capacity} keys (window {self.rule.window}), and a token here "
+            "would see older ones that are gone: orders must rise from token to token. Allocate the cache with more "
+            "slack, or recompute from the text"
+        )
+        if watched(gone) or gone.device.type != "cpu":
+            if can_assert():
+                assert_in_graph(~gone, says)
+        elif bool(gone):
+            raise ValueError(says)
 
     def _refuse_reaching_back(self, segment: Tensor, order: Tensor, lost: Tensor) -> None:
         """Taking back or moving tokens may move the window back, over keys that a ring no longer has."""

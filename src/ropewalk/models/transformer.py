@@ -134,8 +134,7 @@ class Transformer(nn.Module):
         if self.encoder is not None and memory is None and not (cache and cache.cross):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
         if cache is not None:
-            cache[0].slots.check(where)
-            cache.check(self.plan.for_length(where.limit))
+            cache.check(self.plan.for_length(where.limit), where)
         x, memory_at = (None, None) if memory is None else memory
         if memory_at is None and cache is not None and cache.cross:
             memory_at = cache.cross[0].read()[2]
