@@ -158,11 +158,28 @@ def test_old_names_of_norms(changed: Changed, saved: Callable[[str], Path]) -> N
         ("Marian", {"decoder_vocab_size": 198}, r"decoder_vocab_size: 198 is not supported"),
         ("Marian", {"share_encoder_decoder_embeddings": False}, r"share_encoder_decoder_embeddings: False"),
         ("Marian", {"normalize_before": True}, r"normalize_before: True is not supported"),
+        ("MPNet", {"hidden_act": "relu"}, "hidden_act: 'relu' is not supported"),
+        ("MPNet", {"relative_attention_num_buckets": 64}, "is 64, and transformers' code computes with 32"),
+        ("MPNet", {"relative_attention_max_distance": 40}, "is 40, and transformers' code computes with 128"),
     ],
 )
 def test_keys_that_would_change_the_computation(changed: Changed, name: str, keys: dict[str, Any], says: str) -> None:
     with pytest.raises(BadInput, match=says):
         load(changed(name, **keys))
+
+
+def test_the_first_position_of_mpnet_is_row_2_whatever_pads(tmp_path: Path) -> None:
+    """Its code has the 1 of padding written into it."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 99, "hidden_size": 32, "intermediate_size": 48, "max_position_embeddings": 90}
+    config = transformers.MPNetConfig(**sizes, num_hidden_layers=2, num_attention_heads=4, pad_token_id=0)
+    theirs = transformers.MPNetForMaskedLM(config).eval()
+    for parameter in theirs.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    theirs.save_pretrained(tmp_path)
+    tokens = torch.randint(5, 99, (2, 70))
+    with torch.no_grad():
+        torch.testing.assert_close(load(tmp_path)(tokens), theirs(tokens).logits, atol=2e-5, rtol=1e-4)
 
 
 def test_a_null_soft_cap_is_none(changed: Changed) -> None:

@@ -38,4 +38,5 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
 
 
 def shape(keys: ModelKeys) -> dict[str, Any]:
+    keys.must("hidden_act", "gelu")  # its output map has no other, whatever this says
     return {**bert.shape(keys), "types": 0}

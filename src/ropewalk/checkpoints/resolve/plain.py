@@ -68,6 +68,10 @@ def _table(keys: Keys, known: Architecture, longest_key: str, layer_key: str) ->
     sources = {"longest": keys.source(longest_key), "first_row": first_from}
     name, settings = "learned", table
     if known.kind == "mpnet":
+        for key, fixed in known.defaults.items():
+            if (said := keys.needed(key, most=LARGEST_LENGTH)) != fixed:
+                problem = f"is {said}, and transformers' code computes with {fixed} whatever it says"
+                raise keys.bad(key, problem, "write what the model was trained with")
         buckets = _buckets(keys, bidirectional=True)
         name = "chain"
         settings = {"parts": [{"kind": "learned", **table}, {"kind": "t5", **buckets}]}

@@ -76,7 +76,7 @@ ROWS = {
         kind="mpnet",
         stack="encoder",
         head_key=None,
-        first_row="pad",
+        first_row=2,
         defaults={"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128},
         family="mpnet",
     ),
