@@ -154,6 +154,8 @@ def rope_layer(
         raise ValueError(f"rotary width {width} is wider than the head, {head_width}; rotate at most the whole head")
     if (base is None) == (own is None):
         raise ValueError("frequencies come from a base or are one's own; give one of them")
+    if own is not None and scaling is not None:
+        raise ValueError(f"a scaling ({scaling.kind}) changes the frequencies of a base, and these are one's own")
     return LayerPlan(
         kind=kind,
         settings=settings,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch.nn import functional as F
 
 from ropewalk.checkpoints.engines.facts import Facts
@@ -16,7 +17,7 @@ from ropewalk.evaluate.engines.hf import HF
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Passage
 from ropewalk.scaling import Linear, YaRN
-from tests.hf_models import FACTOR, NAMES, TRAINED, made
+from tests.hf_models import FACTOR, NAMES, SIZES, TRAINED, made
 
 TOKENS = np.random.default_rng(3).integers(0, 61, 120)
 GAPPED = np.concatenate([np.arange(50), np.arange(400, 470)])
@@ -97,3 +98,25 @@ def test_a_file_and_an_unknown_engine_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="no engine 'vlm'"):
         opened(tmp_path, engine="vlm")
+
+
+@pytest.mark.parametrize("name", ["Qwen2Moe", "Phimoe", "Mistral"])
+def test_a_window_that_only_a_mask_has(name: str) -> None:
+    """Longer than the probe; of these, only Mistral tells its attention function of it."""
+    window = {"sliding_window": 24, "max_position_embeddings": 512}
+    if name == "Qwen2Moe":
+        window |= {"use_sliding_window": True, "max_window_layers": 0, "layer_types": ["sliding_attention"] * 3}
+    experts = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    config = getattr(transformers, f"{name}Config")(**SIZES, **window, **({} if name == "Mistral" else experts))
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    got = engine(model).nats(Passage.plain(TOKENS, 20))
+    assert model.config._attn_implementation == ("ropewalk" if name == "Mistral" else "eager")
+    np.testing.assert_allclose(got, wanted(model, TOKENS, np.arange(120), 20), atol=2e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_windows_that_attention_is_told_need_no_quadratic_memory(name: str) -> None:
+    model = made(name)
+    engine(model)
+    assert model.config._attn_implementation == "ropewalk"

@@ -14,7 +14,7 @@ import ropewalk as rw
 from ropewalk.evaluate.engines import by_logits
 from ropewalk.evaluate.engines.ours import Ours, scaled, under
 from ropewalk.evaluate.passage import Passage
-from ropewalk.scaling import YaRN
+from ropewalk.scaling import Linear, YaRN
 
 YARN = YaRN(factor=4, trained=64)
 
@@ -109,3 +109,14 @@ def test_tokens_of_another_tokenizer_and_encoders_are_refused(tmp_path: Path) ->
         Ours(rw.load(tmp_path), model="tiny").nats(Passage.plain(TOKENS + 90, 10))
     with pytest.raises(ValueError, match="this model is encoder"):
         Ours(rw.Transformer(rw.preset("bert", vocabulary=9, width=32, heads=2, hidden=64, layers=1)), model="x")
+
+
+def test_a_scaling_of_frequencies_that_come_from_no_base_is_refused() -> None:
+    """It would change nothing, or the gain alone, and be called neutral."""
+    own = {"kind": "rope", "frequencies": ["1", "0.1", "0.01", "0.001"]}
+    model = rw.Transformer(rw.TransformerConfig(vocabulary=97, width=16, heads=2, hidden=16, layers=1, encoding=own))
+    engine, passage = Ours(model.eval(), model="own"), Passage.plain(TOKENS[:60], 20)
+    assert np.isfinite(engine.nats(passage)).all()
+    for scaling in (YARN, Linear(factor=8)):
+        with pytest.raises(ValueError, match="changes the frequencies of a base, and these are one's own"):
+            engine.nats(passage, scaling)

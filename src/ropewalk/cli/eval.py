@@ -77,6 +77,10 @@ def evaluate(
     it costs to put another document in its place. Intervals are 95 %, over documents; fewer than 8 give no verdict.
     Measurements are stored by the hash of model, text and scaling, so the same command continues a stopped run.
     """
+    from dataclasses import replace
+
+    from ropewalk.checkpoints.files.sniff import meant
+    from ropewalk.checkpoints.tokens.tokenizer import of
     from ropewalk.evaluate import battery
     from ropewalk.evaluate.checkpoint import check_name, opened
     from ropewalk.evaluate.documents import read
@@ -94,7 +98,11 @@ def evaluate(
         raise ValueError("the config does not say how long the model was trained; write --trained N")
     under = _scaling(scaling, factor, known)
     wanted = _lengths(lengths, known, factor, tail)
-    found = read(text, encode, longest=wanted[-1], most=documents)
+    spell = of(meant(Path(path))).decode
+    found = [
+        replace(one, bytes=len(spell(one.tokens.tolist()).encode()))  # `read` has the mean of the whole text
+        for one in read(text, encode, longest=wanted[-1], most=documents)
+    ]
 
     def measured(computes: Engine, encode: Callable[[str], Sequence[int]]) -> Report:
         kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")

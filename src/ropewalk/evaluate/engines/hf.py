@@ -47,9 +47,19 @@ class HF(ByLogits):
         tokens = torch.arange(PROBE, device=transformer.device)[None] % self.vocabulary
         wanted = self._probed(tokens)
         if set(getattr(config, "layer_types", None) or ()) <= KNOWN_LAYERS:
-            transformers.AttentionInterface.register(ATTENTION, _attend)
+            windows: dict[int | None, int | None] = {}
+
+            def noting(module: Any, *given: Any, sliding_window: int | None = None, **more: Any) -> Any:
+                windows[getattr(module, "layer_idx", None)] = sliding_window
+                return _attend(module, *given, sliding_window=sliding_window, **more)
+
+            transformers.AttentionInterface.register(ATTENTION, noting)
             transformer.set_attn_implementation(ATTENTION)
-            if not _same(self._probed(tokens), wanted):
+            same = _same(self._probed(tokens), wanted)
+            transformers.AttentionInterface.register(ATTENTION, _attend)
+            # A probe is shorter than windows are: some models have theirs in their masks alone (PhiMoE, Qwen2-MoE).
+            layers = dict(enumerate(facts.resolved.plan.layers))
+            if not same or any(n not in layers or layers[n].window != window for n, window in windows.items()):
                 transformer.set_attn_implementation("eager")
         alone = self._output(self._vectors(tokens, None))
         self.alone = alone.shape == wanted.shape and _same(alone, wanted)
