@@ -37,6 +37,14 @@ def test_norms(kind: str) -> None:
     assert_close(kind, want.tolist(), module(x)[1, 2], 1e-6)
 
 
+def test_shifted_norm_of_float64_is_exact() -> None:
+    shifted = norm("rms", 16, eps=1e-6, shifted=True).double()
+    torch.nn.init.normal_(shifted.weight)
+    x = torch.randn(3, 16, dtype=torch.float64)
+    want = x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * (1 + shifted.weight)
+    assert (shifted(x) - want).abs().max() < 1e-14
+
+
 def test_shifted_norm_keeps_small_weights_in_bfloat16() -> None:
     """1 + w of a bfloat16 weight of 0.001 is 1 in bfloat16; the product must have been formed in float32."""
     shifted = norm("rms", 512, shifted=True).to(torch.bfloat16)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,8 +24,9 @@ class ShiftedRMSNorm(nn.RMSNorm):
         nn.init.zeros_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        # In float32: 1 + w in bfloat16 would round away all but the largest weights.
-        return F.rms_norm(x.float(), self.normalized_shape, 1 + self.weight.float(), self.eps).to(x.dtype)
+        # In float32 at least: 1 + w in bfloat16 would round away all but the largest weights.
+        wide = torch.promote_types(x.dtype, torch.float32)
+        return F.rms_norm(x.to(wide), self.normalized_shape, 1 + self.weight.to(wide), self.eps).to(x.dtype)
 
 
 class AcrossHeads(nn.Module):
