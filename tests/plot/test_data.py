@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import mpmath
 import pytest
 
 import ropewalk as rw
 from ropewalk.plot import data
+from ropewalk.plot.catalogue import chart_of
+from ropewalk.plot.pictures.run import REFUSED
+from ropewalk.train.guard.faults import Verdict
 from tests.plot.samples import DOCUMENTS, LLAMA, QWEN, model, run_folder
 
 LLAMA_BASE, LLAMA_WIDTH = 500_000, 64
@@ -175,8 +179,9 @@ def test_loss_by_position_has_a_band() -> None:
     plain, yarn = data.loss(DOCUMENTS)["series"]
     assert plain["loss"] == pytest.approx([3.0, 2.3, 4.2])
     error = math.sqrt((0 + 0.25 + 0.25) / 2 / 3)
-    assert plain["low"][0] == pytest.approx(3.0 - 1.96 * error)
-    assert plain["high"][0] == pytest.approx(3.0 + 1.96 * error)
+    student = 4.302653  # of Student's distribution, 97.5 % with 2 degrees of freedom
+    assert plain["low"][0] == pytest.approx(3.0 - student * error)
+    assert plain["high"][0] == pytest.approx(3.0 + student * error)
     assert (yarn["low"], yarn["count"]) == ([3.0, 2.1, 2.0], None)
     with pytest.raises(ValueError, match="needs 3 losses"):
         data.loss({"short": {"at": [0, 1, 2], "losses": [[1.0]]}})
@@ -194,13 +199,51 @@ def test_runs_are_read_from_their_metrics(tmp_path: Path) -> None:
     assert thin["speed"][0] == pytest.approx(102.5)
     (series,) = data.loss([one, two], together=True)["series"]
     assert series["loss"] == pytest.approx([3.4 - 0.1 * i for i in range(4)])
-    assert series["high"][0] - series["low"][0] == pytest.approx(2 * 1.96 * math.sqrt(0.08 / 2))
+    assert series["high"][0] - series["low"][0] == pytest.approx(2 * 12.7062047 * math.sqrt(0.08 / 2))
+    assert series["at"] == [7, 23, 39, 55]  # the middles of bins of 16
     assert data.loss(one)["series"][0]["loss"][0] == pytest.approx(3.6)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "metrics.jsonl").write_text("", encoding="utf-8")
     for name in ("run", "loss"):
         with pytest.raises(ValueError, match="yet; wait for one"):
             getattr(data, name)(tmp_path / "empty")
+
+
+def test_runs_whose_folders_have_one_name_are_all_kept(tmp_path: Path) -> None:
+    runs = [run_folder(tmp_path / seed / "rope", slope) for seed, slope in (("seed0", 0.01), ("seed1", 0.02))]
+    other = run_folder(tmp_path / "seed1" / "alibi", 0.03)
+    for given in (runs, [run / "metrics.jsonl" for run in runs]):
+        found = data.loss([*given, other])["series"]
+        assert [one["name"] for one in found] == ["seed0/rope", "seed1/rope", "alibi"]
+        assert [one["loss"][0] for one in found] == pytest.approx([3.6, 3.2, 2.8])
+        (joined,) = data.loss(given, together=True)["series"]
+        assert (joined["name"], joined["count"]) == ("seed0/rope, seed1/rope", 2)
+        assert joined["loss"][0] == pytest.approx(3.4)
+        assert joined["low"][0] < 3.4 < joined["high"][0]
+        assert [one["name"] for one in data.run(given)["runs"]] == ["seed0/rope", "seed1/rope"]
+    (alone,) = data.loss(other / "metrics.jsonl")["series"]
+    assert alone["name"] == "alibi"
+    copy = other / "before.jsonl"
+    copy.write_bytes((other / "metrics.jsonl").read_bytes())
+    assert [one["name"] for one in data.run([other, copy])["runs"]] == ["metrics.jsonl", "before.jsonl"]
+    with pytest.raises(ValueError, match="is named twice"):
+        data.loss([other, other / "metrics.jsonl"], together=True)
+
+
+def test_only_refused_and_undone_updates_are_counted(tmp_path: Path) -> None:
+    run = run_folder(tmp_path / "run")
+    with (run / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        for what in ("start", "drift", "not saved", "not finite"):
+            file.write(json.dumps({"kind": "event", "what": what, "step": 9}) + "\n")
+    found = data.run(run)
+    assert len(found["runs"][0]["events"]) == 5
+    assert "2 updates were refused or undone" in chart_of(found).about
+    found["runs"][0]["events"] = [{"step": 0, "what": "start"}]
+    assert "updates" not in chart_of(found).about
+
+
+def test_what_a_picture_of_runs_counts_is_what_faults_are_called() -> None:
+    assert {"good", *REFUSED} == set(get_args(Verdict))
 
 
 def test_clocks_are_exact_far_out() -> None:

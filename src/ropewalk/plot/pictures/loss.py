@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from ropewalk.amounts import Amount
+from ropewalk.evaluate.statistics import LEVEL, t_quantile
 from ropewalk.plot.chart import Axis, Chart, Data, Level, Line, Panel
+from ropewalk.plot.runs import named_runs
 from ropewalk.plot.words import Words
 from ropewalk.settings import Settings
 
 TAKES = "RUN..."
 IN_PYTHON = "a mapping from a name to {at, loss, low, high} or {at, losses}"
 LOOKS = (("blue", 0), ("orange", 1), ("green", 3), ("violet", 2), ("gold", 4), ("grey", 5))
-NORMAL = 1.96
-"""Standard errors on each side of a mean, for 95 %."""
 
 
 class Options(Settings):
@@ -38,31 +39,30 @@ def data(thing: Any, options: Options) -> Data:
             raise ValueError("together= joins runs; of a mapping, give `losses`, a list for each document")
         series = [_series(str(name), given) for name, given in thing.items()]
     else:
-        runs = [thing] if isinstance(thing, str | Path) else list(thing)
-        found = {Path(run).name: _evaluated(Path(run)) for run in runs}
-        series = [_joined(found)] if options.together else [_series(name, one) for name, one in found.items()]
+        found = [(name, _evaluated(path)) for name, path in named_runs(thing)]
+        series = [_joined(found)] if options.together else [_series(name, one) for name, one in found]
     return {"trained": options.trained, "log": options.log, "series": series}
 
 
-def _evaluated(run: Path) -> dict[str, Any]:
+def _evaluated(path: Path) -> dict[str, Any]:
     from ropewalk.train.metrics import read
 
-    path = run / "metrics.jsonl" if run.is_dir() else run
     records = [one for one in read(path)["valid"] if one.get("by_position")]
     if not records:
         raise ValueError(f"{path} holds no evaluation by position yet; wait for one, or name another run")
     bins = records[-1]["by_position"]
-    return {"at": [one["from"] for one in bins], "loss": [_number(one["loss"]) for one in bins]}
+    starts = [one["from"] for one in bins]
+    # Bins are equally wide, and one without a token is left out.
+    width = min((after - before for before, after in pairwise(starts)), default=1)
+    return {"at": [start + (width - 1) // 2 for start in starts], "loss": [_number(one["loss"]) for one in bins]}
 
 
-def _joined(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    first = next(iter(found.values()))
-    for name, one in found.items():
-        if one["at"] != first["at"]:
-            raise ValueError(
-                f"{name} was evaluated at other positions than {next(iter(found))}; compare like with like"
-            )
-    return _series(", ".join(found), {"at": first["at"], "losses": [one["loss"] for one in found.values()]})
+def _joined(found: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    first, at = found[0][0], found[0][1]["at"]
+    for name, one in found:
+        if one["at"] != at:
+            raise ValueError(f"{name} was evaluated at other positions than {first}; compare like with like")
+    return _series(", ".join(name for name, _ in found), {"at": at, "losses": [one["loss"] for _, one in found]})
 
 
 def _series(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,13 +72,14 @@ def _series(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": name, "at": at, "loss": list(given["loss"]), **band, "count": None}
     losses = [list(map(float, one)) for one in given["losses"]]
     count = len(losses)
-    if any(len(one) != len(at) for one in losses):
+    if not losses or any(len(one) != len(at) for one in losses):
         raise ValueError(f"{name}: every document needs {len(at)} losses, one a position")
     means = [sum(one[i] for one in losses) / count for i in range(len(at))]
     if count < 2:
         return {"name": name, "at": at, "loss": means, "low": None, "high": None, "count": count}
     errors = [math.sqrt(sum((one[i] - means[i]) ** 2 for one in losses) / (count - 1) / count) for i in range(len(at))]
-    low, high = ([m + sign * NORMAL * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
+    wide = t_quantile((1 + LEVEL) / 2, count - 1)
+    low, high = ([m + sign * wide * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
     return {"name": name, "at": at, "loss": means, "low": low, "high": high, "count": count}
 
 

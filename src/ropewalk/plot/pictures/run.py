@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from ropewalk.plot.chart import Axis, Chart, Data, Line, Panel
+from ropewalk.plot.runs import named_runs
 from ropewalk.plot.words import Words
 from ropewalk.settings import Settings
 
@@ -17,6 +18,8 @@ TAKES = "RUN..."
 IN_PYTHON = "the folders of runs"
 CURVES = {"loss": "loss", "rate": "lr", "norm": "norm", "speed": "tokens_per_second"}
 """What is drawn, and what metrics.jsonl calls it."""
+REFUSED = ("spike", "not finite")
+"""Events that a step's update was refused or undone for; others tell of a start, a resumption, a full disk."""
 LOOKS = (("blue", 0), ("orange", 1), ("green", 3), ("violet", 2), ("gold", 4), ("grey", 5))
 
 
@@ -26,22 +29,20 @@ class Options(Settings):
 
 
 def data(thing: Any, options: Options) -> Data:
-    folders = [thing] if isinstance(thing, str | Path) else list(thing)
-    return {"runs": [_run(Path(folder), options.points) for folder in folders]}
+    return {"runs": [_run(name, path, options.points) for name, path in named_runs(thing)]}
 
 
-def _run(folder: Path, points: int) -> dict[str, Any]:
+def _run(name: str, path: Path, points: int) -> dict[str, Any]:
     from ropewalk.train.metrics import read
 
-    path = folder / "metrics.jsonl" if folder.is_dir() else folder
     records = read(path)
     if not records["train"]:
         raise ValueError(f"{path} holds no training step yet; wait for one, or name another run")
     every = -(-len(records["train"]) // points)
     groups = [records["train"][i : i + every] for i in range(0, len(records["train"]), every)]
-    curves = {name: [_middle(group, key) for group in groups] for name, key in CURVES.items()}
+    curves = {curve: [_middle(group, key) for group in groups] for curve, key in CURVES.items()}
     return {
-        "name": folder.name if folder.is_dir() else folder.parent.name,
+        "name": name,
         "steps_per_point": every,
         "steps": [group[-1]["step"] for group in groups],
         **curves,
@@ -68,8 +69,8 @@ def chart(data: Data, words: Words) -> Chart:
     runs = data["runs"]
     panels = [_panel(curve, runs, words) for curve in CURVES]
     about = words("about", runs=words("comma").join(run["name"] for run in runs))
-    if any(run["events"] for run in runs):
-        about += words("events", count=sum(len(run["events"]) for run in runs))
+    if refused := sum(event["what"] in REFUSED for run in runs for event in run["events"]):
+        about += words("events", count=refused)
     return Chart(title=words("title"), about=about, panels=panels, columns=2, height=2.5)
 
 
