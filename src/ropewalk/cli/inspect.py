@@ -188,7 +188,7 @@ def _show_reach(report: Report) -> None:
     shown("\n".join(words.title(report.reach)))
     if report.reach.stretches:
         shown("")
-        table(words.HEADINGS, words.rows(report.reach))
+        table(words.headings(report.reach), words.rows(report.reach))
         shown("")
         shown("\n".join(words.to_paste(report.reach)))
 

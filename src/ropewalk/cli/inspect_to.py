@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect.lengths import Reach, Stretch
     from ropewalk.checkpoints.inspect.pasted import Override
 
-HEADINGS = ("scaling", "factor", "gain", "fastest pair changed", "pairs past their trained angle")
-
 
 def title(reach: Reach) -> list[str]:
     """What is asked, and what to know first."""
@@ -17,12 +15,24 @@ def title(reach: Reach) -> list[str]:
     return [f"To reach {reach.to:,} tokens{start}:", *(f"  {words}" for words in reach.words)]
 
 
+def headings(reach: Reach) -> tuple[str, ...]:
+    logit = ("logit gain",) if scores_scaled(reach) else ()
+    return ("scaling", "factor", "gain", *logit, "fastest pair changed", "pairs past their trained angle")
+
+
+def scores_scaled(reach: Reach) -> bool:
+    """Whether any of these multiplies the scores, which has a column then."""
+    return any(one.logit_gain != 1 for one in reach.stretches)
+
+
 def rows(reach: Reach) -> list[tuple[str, ...]]:
+    logit = scores_scaled(reach)
     return [
         (
             one.scaling,
             f"{one.factor:.4g}",
             f"{one.gain:.5g}",
+            *((f"{one.logit_gain:.5g}",) if logit else ()),
             "-" if one.first is None else f"{one.first} (wavelength {one.first_wavelength:,.4g})",
             str(one.past),
         )

@@ -83,11 +83,21 @@ def _reach(reach: Reach) -> Html:
     first = [element("p", {"en": said}) for said in reach.words]
     if not reach.stretches:
         return html([title, first])
+    logit = ["logit_gain"] if any(one.logit_gain != 1 for one in reach.stretches) else []
     heads = [
         words("one_scaling"),
-        *(Heading(said=words(key), number=True) for key in ("one_factor", "one_gain", "one_past")),
+        *(Heading(said=words(key), number=True) for key in ("one_factor", "one_gain", *logit, "one_past")),
     ]
-    rows = [[one.scaling, f"{one.factor:.4g}", f"{one.gain:.5g}", str(one.past)] for one in reach.stretches]
+    rows = [
+        [
+            one.scaling,
+            f"{one.factor:.4g}",
+            f"{one.gain:.5g}",
+            *((f"{one.logit_gain:.5g}",) if logit else ()),
+            str(one.past),
+        ]
+        for one in reach.stretches
+    ]
     choosing = element("p", words("one_choose", to=str(reach.to)))
     pasted = [
         fold(

@@ -120,6 +120,13 @@ def test_wavelengths_against_the_trained_length(saved) -> None:
     assert waves.pairs == waves.turning == 32
 
 
+def test_no_wavelengths_against_a_length_that_nothing_says(saved) -> None:
+    linear = saved(llama(rope_scaling={"rope_type": "linear", "factor": 8.0}))
+    report = inspect(linear)
+    assert (report.resolved.plan.trained, report.resolved.plan.stated) == (None, 8192)
+    assert report.waves == ()
+
+
 def test_what_each_scaling_would_do(saved) -> None:
     report = inspect(saved(llama(max_position_embeddings=2048)), to=16_384)
     assert report.reach is not None

@@ -18,6 +18,7 @@ from ropewalk.checkpoints.inspect.pasted import Override
 from ropewalk.checkpoints.inspect.report import inspect
 from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.read import read
+from ropewalk.cli import inspect_to
 from tests.checkpoints import published
 from tests.checkpoints.engine_configs import DEEPSEEK, LLAMA, PHI3, YARN, llama, yarn_in_llama_cpp
 
@@ -347,6 +348,26 @@ def test_longrope_reaches_its_extended_length_as_it_is(saved) -> None:
     assert found["longrope"]["vLLM"].text == f"vllm serve {shlex.quote(str(saved({**PHI3})))} --max-model-len 65536"
     assert (found["longrope"]["llama.cpp"].text or "").endswith("-c 65536")
     assert "longrope" not in told(saved({**PHI3}), 262_144)
+    reach = inspect(published.path("phi-3-mini-128k"), to=60_000).reach
+    assert reach is not None
+    (one,) = [one for one in reach.stretches if one.scaling == "longrope"]
+    # The gain is of 131,072 / 4,096, whatever the length of the text.
+    assert one.factor == 32
+    assert one.gain == pytest.approx(math.sqrt(1 + math.log(32) / math.log(4096)))
+
+
+def test_a_gain_on_the_scores_has_a_column_where_there_is_one(saved) -> None:
+    reach = inspect(published.path("deepseek-v3"), to=200_000).reach
+    assert reach is not None
+    (yarn,) = [one for one in reach.stretches if one.scaling == "yarn"]
+    assert yarn.logit_gain == pytest.approx((0.1 * math.log(200_000 / 4096) + 1) ** 2)
+    place = inspect_to.headings(reach).index("logit gain")
+    assert {row[0]: row[place] for row in inspect_to.rows(reach)}["yarn"] == f"{yarn.logit_gain:.5g}"
+    assert all(len(row) == len(inspect_to.headings(reach)) for row in inspect_to.rows(reach))
+    plain = inspect(saved(llama()), to=32_768).reach
+    assert plain is not None
+    assert "logit gain" not in inspect_to.headings(plain)
+    assert all(len(row) == len(inspect_to.headings(plain)) for row in inspect_to.rows(plain))
 
 
 def test_a_length_that_needs_no_scaling(saved) -> None:

@@ -44,6 +44,9 @@ class Stretch:
     scaling: str
     factor: float
     gain: float
+    """On cos and sin."""
+    logit_gain: float
+    """On every score."""
     first: int | None
     """The fastest pair it changes; None where it changes none."""
     first_wavelength: float | None
@@ -66,10 +69,10 @@ class Reach:
 
 
 def waves(plan: Plan) -> tuple[Waves, ...]:
-    """For each different ladder of frequencies, within the trained length, or the stated one where that is all there
-    is; none without either."""
-    length = plan.trained or plan.stated
-    if length is None:
+    """For each different ladder of frequencies, within the length that factors count from; none where that is not
+    known."""
+    scaled = scaled_layer(plan)
+    if scaled is None or (length := counted_from(plan, scaled)) is None:
         return ()
     found: dict[tuple[Any, ...], list[int]] = {}
     kept: dict[tuple[Any, ...], LayerPlan] = {}
@@ -147,8 +150,11 @@ def scaled_layer(plan: Plan) -> LayerPlan | None:
 
 
 def candidates(plan: Plan, layer: LayerPlan, start: int, to: int) -> dict[str, Scaling]:
-    """Each scaling from a length to `to`, in place of the one there is; settings of the same kind stay."""
+    """Each scaling from a length to `to`, in place of the one there is; settings of the same kind stay. None for
+    proportional RoPE, of which some pairs do not turn."""
     factor, now = to / start, layer.scaling
+    if getattr(now, "kind", None) == "proportional":
+        return {}
     found: dict[str, Scaling] = {
         "linear": Linear(factor=factor),
         "ntk": NTK(factor=factor),
@@ -238,9 +244,15 @@ def _stretch(name: str, scaling: Scaling | None, layer: LayerPlan, trained: int,
     ]
     return Stretch(
         scaling=name,
-        factor=1.0 if scaling is None else getattr(scaling, "factor", None) or to / trained,
+        factor=1.0 if scaling is None else _factor(scaling) or to / trained,
         gain=1.0 if scaling is None else scaling.rotary_gain,
+        logit_gain=1.0 if scaling is None else scaling.logit_gain,
         first=moved[0] if moved else None,
         first_wavelength=2 * math.pi / plain[moved[0]] if moved else None,
         past=len(past),
     )
+
+
+def _factor(scaling: Scaling) -> float | None:
+    """LongRoPE's is of the length its lists are made for, as its gain is, whatever length is asked."""
+    return getattr(scaling, "ratio", None) or getattr(scaling, "factor", None)
