@@ -16,7 +16,8 @@ OUT = REPOSITORY / "src" / "ropewalk" / "lab" / "checkpoints.json"
 
 
 def checkpoints() -> list[dict[str, Any]]:
-    """Those whose positions are computed: learned tables, and what `inspect` refuses, have nothing to show here."""
+    """Those whose positions are computed: learned tables, and what `inspect` refuses, have nothing to show here; nor
+    has a linear scaling of a length that is not known."""
     from ropewalk.plot.subject import planned
     from tests.checkpoints.published import config, names, path
 
@@ -32,12 +33,12 @@ def checkpoints() -> list[dict[str, Any]]:
 
 
 def _entry(plan: Any, config: dict[str, Any]) -> dict[str, Any] | None:
-    from ropewalk.checkpoints.inspect.lengths import scaled_layer
+    from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
 
     layer = scaled_layer(plan)
     if layer is None:
         return _without_rotation(plan, config)
-    length = plan.trained or plan.stated
+    length = counted_from(plan, layer)
     if layer.ladders != (layer.rotary_width,) or length is None:
         return None
     entry = {"kind": "rope", "base": layer.base, "width": layer.rotary_width, "layout": layer.layout}

@@ -37,6 +37,8 @@ STATES = [
     "model=phi-3-mini-128k&pair=47&position=4097&to=131072&bias=t5both&query=3&key=60&buckets=16&farthest=200",
     "model=gemma-4-31b&pair=200&position=262144&shift=1000000000&apart=0&bias=fire&query=60&key=2",
     "model=&base=999999.4420358813&width=96&trained=2048&scaling=ntk&to=32768&pair=0&bias=kerple&scale=0.7&rate=1.3",
+    "model=internlm2.5-7b-chat&to=131072&pair=63&position=100000",
+    "model=gemma-4-31b&pair=10&to=1048576&scaling=yarn",
     "model=&scaling=dynamic&to=16384&pair=63&first=63&second=0&feature=33&bias=kerplepower&rate=0.3&key=40",
     "model=&scaling=yarn&to=65536&width=64&base=500000&pair=31&product=float32&shift=99999&first=0&features=100",
     "model=&scaling=llama3&to=4096&trained=1024&pair=12&feature=99&features=512&heads=12&head=11&query=17&key=17",
@@ -96,6 +98,8 @@ def test_the_checkpoints_are_what_inspect_reads() -> None:
 
     assert source.text("checkpoints.json") == text(), "run python scripts/lab_checkpoints.py"
     assert len(ROPE) > 90
+    # Their lengths are after a linear scaling, and nothing says what they were trained at.
+    assert not {"gemma-3-4b", "llama-2-7b-32k", "deepseek-coder-6.7b"} & {entry["name"] for entry in ROPE}
 
 
 def test_scalings_are_the_candidates_of_inspect(call: Any) -> None:
@@ -112,6 +116,25 @@ def test_scalings_are_the_candidates_of_inspect(call: Any) -> None:
             got = call("candidates", given, entry["trained"], to, entry.get("reach", 0))
             made = {name: find(one["kind"]).model_validate(one) for name, one in got.items()}
             assert made == want, entry["name"]
+
+
+def test_a_checkpoint_s_own_dynamic_scaling_follows_the_text(call: Any) -> None:
+    link = "model=internlm2.5-7b-chat&pair=63&to="
+    own = {to: call("shown", "scalingFacts", f"{link}{to}")["slower"]["own"][63] for to in (98_304, 131_072)}
+    # As transformers has it: factor 2, so 2 * 3 - 1 and 2 * 4 - 1 for the slowest pair at 3 and 4 times the length.
+    assert own == pytest.approx({98_304: 5, 131_072: 7}, rel=1e-12)
+    assert call("shown", "wavelengthFacts", f"{link}131072")["scaled"]
+
+
+def test_proportional_rope_has_no_other_scaling(call: Any) -> None:
+    for scaling in ("own", "none", "yarn"):
+        shown = call("shown", "scalingFacts", f"model=gemma-4-31b&pair=200&to=1048576&scaling={scaling}")
+        assert list(shown["slower"]) == ["own"]
+        assert shown["slower"]["own"] == [1] * 64 + [None] * 192
+        assert not call("shown", "wavelengthFacts", f"model=gemma-4-31b&scaling={scaling}")["scaled"]
+        said = json.dumps(shown["sentence"])
+        assert "Infinity" not in said
+        assert "\\u221e" not in said
 
 
 def test_wavelengths_are_those_of_the_picture(call: Any) -> None:

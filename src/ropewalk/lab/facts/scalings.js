@@ -8,7 +8,7 @@ function scalingFacts(state) {
   const gains = {};
   const refused = [];
   const every = candidates(of.own, of.trained, of.to, of.reach);
-  if (of.own && of.own.kind !== "proportional") every.own = of.own;
+  if (of.own) every.own = of.own;
   for (const [name, scaling] of Object.entries(every)) {
     try {
       const now = numbersOf(scaling, of.base, of.width).doubles;
@@ -46,7 +46,7 @@ function scalingFacts(state) {
       "scalings_said",
       {
         trained: grouped(of.trained), to: grouped(of.to), factor: brief(of.to / of.trained), pair, pairs: of.pairs,
-        list: Object.keys(slower).map((name) => `${scalingTitle(name, every)} ${brief(slower[name][pair])}`).join(", "),
+        list: Object.keys(slower).map((name) => `${scalingTitle(name, every)} ${Number.isNaN(slower[name][pair]) ? "\u2013" : brief(slower[name][pair])}`).join(", "),
       },
     ],
     columns: [["pair", {}], ...Object.keys(slower).map((name) => ["plain_text", { text: scalingTitle(name, every) }])],

@@ -10,15 +10,20 @@ function subjectOf(state) {
       ? { ...model, own: model.scaling ?? null }
       : { name: "", base: state.base, width: state.width, layout: "half", trained: state.trained, own: null };
   of.to = Math.min(Math.max(state.to, of.trained), LONGEST_FACTOR * of.trained);
+  // A dynamic scaling follows the text.
+  if (of.own?.kind === "dynamic") of.own = { ...of.own, length: of.to };
   const every = candidates(of.own, of.trained, of.to, of.reach);
-  of.scaling = state.scaling === "own" ? of.own : (every[state.scaling] ?? null);
+  // Proportional RoPE is trained as it is, and nothing takes its place.
+  of.scaling = state.scaling === "own" || of.own?.kind === "proportional" ? of.own : (every[state.scaling] ?? null);
   of.pairs = of.width / 2;
   of.pair = Math.min(state.pair, of.pairs - 1);
   return of;
 }
 
-// Each scaling from a length to another; settings of the same kind stay. As ropewalk.checkpoints.inspect has them.
+// Each scaling from a length to another; settings of the same kind stay. As ropewalk.checkpoints.inspect has them: none
+// for proportional RoPE, of which some pairs do not turn.
 function candidates(own, trained, to, reach = 0) {
+  if (own?.kind === "proportional") return {};
   const factor = to / trained;
   const found = {
     linear: { kind: "linear", factor },

@@ -18,7 +18,8 @@ function current(name) {
   const bias = biasSubject(state);
   const sinusoids = sinusoidSubject(state);
   const shown = {
-    base: of.base, width: of.width, trained: of.trained, to: of.to, pair: of.pair, features: sinusoids.width, feature: sinusoids.feature,
+    base: of.base, width: of.width, trained: of.trained, to: of.to, pair: of.pair,
+    scaling: of.own?.kind === "proportional" ? "own" : state.scaling, features: sinusoids.width, feature: sinusoids.feature,
     bias: bias.kind, heads: bias.heads, head: Math.min(state.head, bias.heads), buckets: bias.buckets ?? state.buckets,
     farthest: bias.farthest ?? state.farthest,
   };
@@ -71,7 +72,9 @@ function syncControls(active) {
     } else syncSlider(input, name, value, input === active);
   }
   const options = byId("scaling").options;
-  options[0].textContent = word("scaling_own", { name: scalingName(subjectOf(state).own) });
+  const { own } = subjectOf(state);
+  options[0].textContent = word("scaling_own", { name: scalingName(own) });
+  for (const option of options) option.disabled = own?.kind === "proportional" && option.value !== "own";
 }
 
 function syncSlider(input, name, value, dragged) {
