@@ -12,10 +12,13 @@ import mpmath
 import pytest
 
 import ropewalk as rw
+from ropewalk.plan import Plan, rope_layer
 from ropewalk.plot import data
 from ropewalk.plot.catalogue import chart_of
 from ropewalk.plot.pictures.run import REFUSED
+from ropewalk.plot.subject import planned
 from ropewalk.train.guard.faults import Verdict
+from tests.checkpoints.published import path
 from tests.plot.samples import DOCUMENTS, LLAMA, QWEN, model, run_folder
 
 LLAMA_BASE, LLAMA_WIDTH = 500_000, 64
@@ -92,6 +95,61 @@ def test_scalings_follow_their_formulas() -> None:
         data.scalings(LLAMA, to=8192)
 
 
+def test_a_linear_scaling_of_an_unknown_length_is_not_counted_from_what_is_stated() -> None:
+    for name in ("llama-2-7b-32k", "deepseek-coder-6.7b"):
+        for picture in ("wavelengths", "scalings", "unseen", "clocks"):
+            with pytest.raises(ValueError, match="does not say what length it was trained at; give it: trained=8192"):
+                getattr(data, picture)(str(path(name)))
+    found = data.wavelengths(str(path("llama-2-7b-32k")), trained=4096)
+    assert found["unfinished"] == sum(2 * math.pi * 10_000 ** (2 * i / 128) > 4096 for i in range(64)) == 18
+    assert not found["trained_is_stated"]
+
+
+def test_the_length_is_called_what_it_is() -> None:
+    stated = str(path("qwen2-7b"))
+    assert "within the stated length" in chart_of(data.wavelengths(stated)).about
+    assert "Past the stated length" in chart_of(data.unseen(stated)).about
+    with pytest.raises(ValueError, match="within the stated length"):
+        data.scalings(stated, to=1000)
+    assert "within the trained length" in chart_of(data.wavelengths(LLAMA)).about
+    assert "超出训练长度" in chart_of(data.unseen(QWEN), "zh").about
+
+
+def test_pairs_that_do_not_turn_are_no_turned_ones() -> None:
+    gemma = str(path("gemma-4-31b"))
+    found = data.wavelengths(gemma)
+    assert found["wavelengths"].count(None) == 192
+    assert "192 of 256 pairs do not turn at all; of the other 64, " in chart_of(found).about
+    with pytest.raises(ValueError, match="proportional RoPE, which no scaling here extends"):
+        data.scalings(gemma)
+    with pytest.raises(ValueError, match="proportional RoPE, which no scaling here extends"):
+        data.unseen(gemma, scaling="yarn")
+    assert data.unseen(gemma)["scaling"] == "proportional"
+
+
+def test_a_dynamic_scaling_is_drawn_where_it_does_something() -> None:
+    found = data.wavelengths(str(path("internlm2.5-7b-chat")))
+    assert (found["trained"], found["scaled_at"]) == (32_768, 65_536)
+    # Factor 2 at twice the length: the base grows by (2 * 2 - 1) ** (128 / 126), the slowest pair turns 3 times slower.
+    assert found["scaled_wavelengths"][-1] == pytest.approx(3 * found["wavelengths"][-1], rel=1e-12)
+    labels = [getattr(mark, "label", "") for mark in chart_of(found).panels[0].marks]
+    assert "dynamic \u00d72 at 65,536 tokens" in labels
+    assert data.wavelengths(LLAMA)["scaled_at"] is None
+
+
+def test_scores_of_a_scaled_and_of_a_free_rope_are_named_and_whole() -> None:
+    yarn = rw.encodings.RoPE(head_width=128, scaling=rw.scaling.YaRN(factor=16, trained=4096))
+    found = data.distance(yarn, length=100, samples=2)
+    first, second = chart_of(found).panels
+    assert first.marks[1].label == "base 10,000, yarn \u00d716"
+    assert second.title == "q and k independent, base 10,000, yarn \u00d716"
+    assert max(first.marks[1].y) > 1.5
+    assert first.y.high > max(first.marks[1].y)
+    free = data.distance(rw.encodings.RoPE(head_width=4, frequencies=["1", "0.01"]), length=100, samples=2)
+    assert chart_of(free).panels[0].marks[1].label == "own frequencies"
+    assert chart_of(free, "zh").panels[1].title.endswith("自定义频率")
+
+
 def test_scores_against_distance() -> None:
     found = data.distance(head_width=16, bases=[1e4], length=3000, samples=3, seed=5)
     omegas = [mpmath.mpf(10) ** (mpmath.mpf(-4 * 2 * i) / 16) for i in range(8)]
@@ -129,6 +187,38 @@ def test_unseen_angles_agree_with_inspect_and_with_counting() -> None:
     assert data.unseen(QWEN, scaling="linear")["pairs_unseen"] == [24, 0]
     with pytest.raises(ValueError, match="needs lists"):
         data.unseen(QWEN, scaling="longrope")
+
+
+def test_distances_end_at_the_window() -> None:
+    for name in ("llama-4-scout", "command-a", "exaone-4.0-32b", "mistral-7b-v0.1"):
+        with pytest.raises(ValueError, match="no distance grows with the text, and no scaling is needed"):
+            data.unseen(str(path(name)))
+    layer = rope_layer(10_000.0, 64, layout="half", head_width=64, window=6000)
+    found = data.unseen(Plan(layers=(layer,), trained=4096), scaling="linear")
+    assert (found["to"], found["distances"][-1]) == (6000, 5999)
+    assert found["scaling"] == "linear \u00d74"
+    free = rope_layer(10_000.0, 64, layout="half", head_width=64)
+    assert data.unseen(Plan(layers=(free,), trained=4096))["to"] == 4 * 4096
+
+
+def test_what_is_said_of_the_slow_sinusoids_is_true() -> None:
+    assert "an eighth of a turn" in chart_of(data.sinusoids()).about
+    long = chart_of(data.sinusoids(length=512))
+    assert "an eighth" not in long.about
+    assert long.about.endswith(".")
+    assert 10_000 ** (-32 / 64) * 63 < math.pi / 4 < 10_000 ** (-32 / 64) * 511
+
+
+def test_biases_of_encodings_given_in_python() -> None:
+    alone = chart_of(data.biases(rw.encodings.XPos(head_width=64), length=16))
+    assert "is multiplied by a factor, one line a pair" in alone.about
+    assert "Added" not in alone.about
+    fresh = chart_of(data.biases(rw.encodings.T5(heads=2), length=16))
+    assert fresh.panels[0].title == "T5"
+    made = chart_of(data.biases(kinds=["t5"], length=16))
+    assert made.panels[0].title == "T5, before training"
+    chain = rw.encodings.Chain(parts=["rope", "alibi"], heads=4, head_width=8)
+    assert [panel.title for panel in chart_of(data.biases(chain, length=16)).panels] == ["ALiBi"]
 
 
 def test_biases_by_head() -> None:
@@ -244,6 +334,15 @@ def test_only_refused_and_undone_updates_are_counted(tmp_path: Path) -> None:
 
 def test_what_a_picture_of_runs_counts_is_what_faults_are_called() -> None:
     assert {"good", *REFUSED} == set(get_args(Verdict))
+
+
+def test_clocks_within_the_trained_length_are_those_of_short_texts() -> None:
+    phi = str(path("phi-3-mini-128k"))
+    short, long = planned(phi)[1].layers[0].for_length(4096), planned(phi)[1].layers[0].for_length(4097)
+    for positions, layer in (([0, 1000], short), ([4095], short), ([4096], long)):
+        found = data.clocks(phi, positions=positions)
+        assert found["wavelengths"] == [2**64 / layer.turns[pair] for pair in found["pairs"]]
+    assert short.turns != long.turns
 
 
 def test_clocks_are_exact_far_out() -> None:

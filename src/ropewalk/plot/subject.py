@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from ropewalk.checkpoints.files.hub import locate
-from ropewalk.checkpoints.inspect.lengths import scaled_layer
+from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.plan import LayerPlan, Plan, rope_layer
 from ropewalk.scaling import Scaling, ladder
@@ -42,6 +42,11 @@ class Subject:
     trained: int
     stated: bool
     """Whether the config only states that length, without saying that it is what the model was trained at."""
+
+    @property
+    def length_name(self) -> str:
+        """What to call that length in a sentence."""
+        return "stated" if self.stated else "trained"
 
     @property
     def base(self) -> float:
@@ -82,7 +87,7 @@ def subject(thing: Any, options: Rotation) -> Subject:
             )
     name, plan = planned(thing)
     layer = _layer(name, plan, options.layer)
-    length = options.trained or plan.trained or plan.stated
+    length = options.trained or counted_from(plan, scaled_layer(plan) or layer)
     if length is None:
         raise ValueError(f"{name} does not say what length it was trained at; give it: trained=8192")
     return Subject(name, layer, plan, length, stated=options.trained is None and plan.trained is None)

@@ -40,13 +40,13 @@ def data(thing: Any, options: Options) -> Data:
     return {"distances": list(range(options.length + 1)), "of_model": thing is not None, "panels": panels}
 
 
-def _made(options: Options) -> list[tuple[str, Any, bool]]:
+def _made(options: Options) -> list[tuple[str, Any, bool | None]]:
     """Each kind with its default settings, learned parameters as training starts."""
     import torch
 
     from ropewalk.encodings import find
 
-    found: list[tuple[str, Any, bool]] = []
+    found: list[tuple[str, Any, bool | None]] = []
     for kind in options.kinds:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
@@ -55,22 +55,25 @@ def _made(options: Options) -> list[tuple[str, Any, bool]]:
     return found
 
 
-def _given(thing: Any) -> list[tuple[str, Any, bool]]:
-    """The encodings of a model that have biases, or one encoding. A path is loaded, weights and all."""
+def _given(thing: Any) -> list[tuple[str, Any, bool | None]]:
+    """The encodings of a model that have biases, or one encoding, a chain's parts each. A path is loaded, weights and
+    all, and is as trained; of parameters given in Python nobody knows."""
     from pathlib import Path
 
     from ropewalk.encodings import Encoding
 
+    learned = None
     if isinstance(thing, str | Path):
+        learned = True
         from ropewalk.checkpoints.load.model import load
 
         thing = load(thing)
-    modules = [thing] if isinstance(thing, Encoding) else list(thing.modules())
-    found = [one for one in modules if isinstance(one, Encoding) and ("bias" in one.sites or one.config.kind == "xpos")]
+    modules = [one for one in thing.modules() if isinstance(one, Encoding) and one.config.kind != "chain"]
+    found = [one for one in modules if "bias" in one.sites or one.config.kind == "xpos"]
     if not found:
-        kinds = ", ".join(dict.fromkeys(one.config.kind for one in modules if isinstance(one, Encoding)))
+        kinds = ", ".join(dict.fromkeys(one.config.kind for one in modules))
         raise ValueError(f"no encoding here has a bias ({kinds}); leave the model out to see those that have")
-    return [(one.config.kind, one, any(True for _ in one.parameters())) for one in found]
+    return [(one.config.kind, one, learned) for one in found]
 
 
 def _biases(encoding: Any, options: Options) -> tuple[list[list[float]], list[int]]:
@@ -108,7 +111,9 @@ def _fades(encoding: Any, options: Options) -> tuple[list[list[float]], list[int
 
 def chart(data: Data, words: Words) -> Chart:
     panels = [_panel(one, data["distances"], words) for one in data["panels"]]
-    about = words("about_model" if data["of_model"] else "about", query=data["distances"][-1])
+    kinds = {one["kind"] for one in data["panels"]}
+    said = "about_xpos" if kinds == {"xpos"} else "about_model" if data["of_model"] else "about"
+    about = words(said, query=data["distances"][-1])
     one = len(panels) == 1
     return Chart(title=words("title"), about=about, panels=panels, columns=1 if one else 2, height=3.6 if one else 2.35)
 
@@ -124,8 +129,8 @@ def _panel(one: dict[str, Any], distances: list[int], words: Words) -> Panel:
         lines.append(Line(x=distances, y=row, label=label, tone=f"graded:{share:.3f}"))
     low, high = min(min(row) for row in rows), max(max(row) for row in rows)
     room = 0.06 * (high - low or 1)
-    title = words("t5_two_way" if one["two_way"] else one["kind"])
-    if one["kind"] in ("t5", "kerple", "fire"):
+    title = words.get("t5_two_way" if one["two_way"] else one["kind"], one["kind"])
+    if one["kind"] in ("t5", "kerple", "fire") and one["learned"] is not None:
         title = words("learned" if one["learned"] else "start", name=title)
     return Panel(
         title=title,

@@ -28,7 +28,7 @@ def data(thing: Any, options: Options) -> Data:
     of = subject(thing, options)
     if bad := [position for position in options.positions if not 0 <= position <= 2**40]:
         raise ValueError(f"position {bad[0]:,} is outside 0 to 2**40, up to which angles are exact")
-    layer = of.layer.for_length(max(*options.positions, of.trained) + 1)
+    layer = of.layer.for_length(max(max(options.positions) + 1, of.trained))
     count = len(layer.turns)
     chosen = sorted({round(i * (count - 1) / (options.pairs - 1)) for i in range(options.pairs)})
     # The integer product wraps at a whole turn, so this is exact however far the position.

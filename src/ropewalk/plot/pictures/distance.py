@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ropewalk.amounts import Amount
 from ropewalk.plot.chart import Axis, Chart, Data, Level, Line, Panel, spread
+from ropewalk.plot.subject import scaling_name
 from ropewalk.plot.words import Words
 from ropewalk.settings import Settings
 
@@ -40,8 +41,11 @@ def data(thing: Any, options: Options) -> Data:
     }
     ropes: dict[str, RoPE] = made if thing is None else {f"{thing.config.base:,.10g}": thing}
     first = next(iter(ropes.values()))
+    scaling = first.config.scaling
     return {
         "head_width": first.head_width,
+        "own_frequencies": first.config.frequencies is not None,
+        "scaling": None if scaling is None else scaling_name(scaling),
         "distances": distances,
         "same": {name: _same(rope, distances) for name, rope in ropes.items()},
         "random": {"base": next(iter(ropes)), **_random(first, distances, options)},
@@ -81,7 +85,7 @@ def chart(data: Data, words: Words) -> Chart:
     distances = data["distances"]
     x = Axis(low=1, high=distances[-1], label=words("distance"), log=True)
     same = [
-        Line(x=distances[1:], y=scores[1:], label=words("base", base=name), tone=tone, dashes=dashes)
+        Line(x=distances[1:], y=scores[1:], label=_name(data, name, words), tone=tone, dashes=dashes)
         for (name, scores), (tone, dashes) in zip(data["same"].items(), LOOKS, strict=False)
     ]
     drawn = data["random"]
@@ -93,15 +97,23 @@ def chart(data: Data, words: Words) -> Chart:
     ]
     zero = Level(axis="y", at=0)
     lowest = min([-0.3, *(min(line.y) for line in same)])
-    y = Axis(low=lowest * 1.05, high=1.0, label=words("score"))
+    # A gain on cos and sin is squared in a score, which starts above 1 then.
+    highest = max([1.0, *(1.05 * value for line in same for value in line.y if value > 1)])
+    y = Axis(low=lowest * 1.05, high=highest, label=words("score"))
     edge = 1.15 * max([*map(abs, low), *map(abs, high), *map(abs, drawn["one"])])
     panels = [
         Panel(title=words("same"), x=x, y=y, marks=[zero, *same]),
         Panel(
-            title=words("random", base=drawn["base"]),
+            title=words("random", name=_name(data, drawn["base"], words)),
             x=x,
             y=Axis(low=-edge, high=edge, label=words("score")),
             marks=[zero, *other],
         ),
     ]
     return Chart(title=words("title"), about=words("about", width=data["head_width"]), panels=panels, height=2.9)
+
+
+def _name(data: Data, base: str, words: Words) -> str:
+    """What turns the features, with the scaling's name, which is the same in every language."""
+    name = words("own") if data["own_frequencies"] else words("base", base=base)
+    return f"{name}, {data['scaling']}" if data["scaling"] else name

@@ -37,11 +37,14 @@ def data(thing: Any, options: Options) -> Data:
     of = subject(thing, options)
     to = options.to or max(of.plan.extended or 0, 0) or 4 * of.trained
     if to <= of.trained:
-        raise ValueError(f"to={to:,} is within the trained length, {of.trained:,}; give a longer one")
+        raise ValueError(f"to={to:,} is within the {of.length_name} length, {of.trained:,}; give a longer one")
     plain = of.plain()
     slower: dict[str, list[float | None]] = {}
     gains: dict[str, float] = {}
-    for name, scaling in candidates(of.plan, of.layer, of.trained, to).items():
+    found = candidates(of.plan, of.layer, of.trained, to)
+    if not found:
+        raise ValueError(f"{of.name} has proportional RoPE, which no scaling here extends")
+    for name, scaling in found.items():
         try:
             slower[name] = _slower(plain, of, scaling)
         except ValueError:
@@ -64,7 +67,7 @@ def _slower(plain: list[float], of: Subject, scaling: Scaling) -> list[float | N
 
 
 def _ratio(plain: list[float], scaled: list[float]) -> list[float | None]:
-    return [one / other if other else None for one, other in zip(plain, scaled, strict=True)]
+    return [one / other if one and other else None for one, other in zip(plain, scaled, strict=True)]
 
 
 def chart(data: Data, words: Words) -> Chart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 from pydantic import Field
@@ -12,6 +13,8 @@ from ropewalk.settings import Settings
 
 TAKES = ""
 IN_PYTHON = "a Sinusoidal"
+SLOW = math.pi / 4
+"""An angle that is called little: an eighth of a turn."""
 
 
 class Options(Settings):
@@ -60,6 +63,8 @@ def chart(data: Data, words: Words) -> Chart:
         y=Axis(low=length, high=0),
         marks=[Heat(rows=bits, low=0, high=1, scale="rising", bar=False)],
     )
-    return Chart(
-        title=words("title"), about=words("about", width=width), panels=[left, right], columns=2, height=4.2
-    )  # fmt: skip
+    about = words("about")
+    slow = data["base"] ** (-2 * math.ceil(width / 4) / width)
+    if slow * (length - 1) < SLOW:
+        about += words("slow", width=width, length=length)
+    return Chart(title=words("title"), about=about + words("stop"), panels=[left, right], columns=2, height=4.2)

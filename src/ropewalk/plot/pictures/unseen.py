@@ -33,19 +33,26 @@ def data(thing: Any, options: Options) -> Data:
     of = subject(thing, options)
     to = options.to or of.plan.extended or 4 * of.trained
     if to <= of.trained:
-        raise ValueError(f"to={to:,} is within the trained length, {of.trained:,}; give a longer one")
-    distances = spread(1, to - 1, 160)
+        raise ValueError(f"to={to:,} is within the {of.length_name} length, {of.trained:,}; give a longer one")
+    farthest = min(to, of.layer.window or to)
+    if farthest <= of.trained:
+        raise ValueError(
+            f"the layer sees at most {farthest:,} tokens of {of.name}, within its {of.length_name} length, "
+            f"{of.trained:,}: where the engine keeps to that window, no distance grows with the text, and no scaling "
+            "is needed"
+        )
+    distances = spread(1, farthest - 1, 160)
     plain = of.plain()
     name, scaled = _scaled(of, options.scaling, to)
     before, after = _kinds(plain, plain, of.trained, distances), _kinds(plain, scaled, of.trained, distances)
     return {
         **of.facts(),
-        "to": to,
+        "to": farthest,
         "scaling": name,
         "distances": distances,
         "before": before,
         "after": after,
-        "pairs_unseen": [_past(plain, omegas, of.trained, to) for omegas in (plain, scaled)],
+        "pairs_unseen": [_past(plain, omegas, of.trained, farthest) for omegas in (plain, scaled)],
     }
 
 
@@ -54,6 +61,8 @@ def _scaled(of: Subject, wanted: str | None, to: int) -> tuple[str, list[float]]
     if own is not None and wanted in (None, own.kind):
         return scaling_name(own), list(of.layer.for_length(to).frequencies)
     found = candidates(of.plan, of.layer, of.trained, to)
+    if not found:
+        raise ValueError(f"{of.name} has proportional RoPE, which no scaling here extends; leave scaling= out")
     chosen = wanted or "yarn"
     if chosen not in found:
         raise ValueError(f"scaling={chosen} needs lists that {of.name} does not have; there are {', '.join(found)}")
@@ -94,7 +103,9 @@ def chart(data: Data, words: Words) -> Chart:
         y = Axis(low=pairs, high=0, label=words("pair"))
         panels.append(Panel(title=title, x=x, y=y, marks=[heat, edge]))
     told = {"name": data["name"], "trained": data["trained"], "to": data["to"]}
-    about = words("about", first=first, second=second, pairs=pairs, scaling=data["scaling"], trained=data["trained"])
+    length = words("the_stated" if data["trained_is_stated"] else "the_trained")
+    counts = {"first": first, "second": second, "pairs": pairs}
+    about = words("about", length=length, scaling=data["scaling"], trained=data["trained"], **counts)
     return Chart(title=words("title", **told), about=about, panels=panels, height=2.7)
 
 

@@ -21,15 +21,20 @@ def data(thing: Any, options: Options) -> Data:
     of = subject(thing, options)
     plain = of.plain()
     scaled: list[float] | None = None
+    at = None
     extended = of.plan.extended
     if of.layer.scaling is not None:
-        layer = of.layer.for_length(max(extended or of.trained, of.trained + 1))
+        if of.layer.scaling.kind == "dynamic":
+            # It does nothing up to the trained length, and more with every token past it.
+            at = max(extended or 0, 2 * of.trained)
+        layer = of.layer.for_length(at or max(extended or of.trained, of.trained + 1))
         if list(layer.frequencies) != plain:
             scaled = list(layer.frequencies)
     return {
         **of.facts(),
         "extended": extended,
         "scaling": None if scaled is None or of.layer.scaling is None else scaling_name(of.layer.scaling),
+        "scaled_at": None if scaled is None else at,
         "wavelengths": [_wavelength(omega) for omega in plain],
         "scaled_wavelengths": None if scaled is None else [_wavelength(omega) for omega in scaled],
         "unfinished": sum(0 < omega * of.trained < 2 * math.pi for omega in plain),
@@ -48,7 +53,10 @@ def chart(data: Data, words: Words) -> Chart:
     top = 10.0 ** math.ceil(math.log10(max(longest, trained) * 1.2))
     lines = [_line(plain, words("plain") if scaled else "", "blue", 0)]
     if scaled:
-        lines.append(_line(scaled, data["scaling"], "orange", 1))
+        name = data["scaling"]
+        if data["scaled_at"]:
+            name = words("at_length", name=name, length=data["scaled_at"])
+        lines.append(_line(scaled, name, "orange", 1))
     marks = [
         Shade(low=trained, high=top, label=words("unfinished", count=data["unfinished"])),
         Level(axis="y", at=trained, label=words("stated" if data["trained_is_stated"] else "trained", length=trained)),
@@ -59,7 +67,11 @@ def chart(data: Data, words: Words) -> Chart:
         y=Axis(low=1, high=top, label=words("wavelength"), log=True),
         marks=marks,
     )
-    about = words("about" if data["unfinished"] else "about_all", count=data["unfinished"], pairs=pairs)
+    still = plain.count(None)
+    said = "about_still" if still else "about" if data["unfinished"] else "about_all"
+    length = words("the_stated" if data["trained_is_stated"] else "the_trained")
+    told = {"count": data["unfinished"], "pairs": pairs, "still": still, "turning": pairs - still}
+    about = words(said, length=length, **told)
     return Chart(title=words("title", name=data["name"]), about=about, panels=[panel], height=3.6)
 
 
