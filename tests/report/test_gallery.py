@@ -135,4 +135,13 @@ def test_the_readme_counts_as_the_gallery_does(whole: dict[str, Any], name: str)
 
 def test_a_picture_that_cannot_be_drawn_is_named() -> None:
     text = checkpoint_page.page(inspect(published.path("qwen2.5-7b-instruct"), to=1000))
-    assert "Not drawn: to=1,000 is within the trained length" in shown(text)
+    assert "Not drawn: to=1,000 is within the stated length" in shown(text)
+
+
+def test_a_gain_on_the_scores_has_a_column_on_the_page() -> None:
+    def tables(name: str, to: int) -> str:
+        return shown(checkpoint_page.page(inspect(published.path(name), to=to)))
+
+    # YaRN as DeepSeek has it, 200,000 / 4,096 times: (0.1 ln s + 1) squared.
+    assert "1.9289" in tables("deepseek-v3", 200_000)
+    assert "1.9289" not in tables("deepseek-v3", 100_000)
