@@ -26,7 +26,7 @@ from ropewalk.extend.judging import Judged
 from ropewalk.extend.prove import prove
 from ropewalk.extend.tournament import Result, run
 from ropewalk.extend.tune import training, tune
-from ropewalk.extend.tune.texts import to_train_on
+from ropewalk.extend.tune.texts import to_train_on, tokenizer_of
 from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
 from ropewalk.extend.write import write
 from ropewalk.report.extend_page import page
@@ -141,6 +141,46 @@ def test_what_judges_is_not_trained_on_under_any_name(texts: Path, tmp_path: Pat
     assert one not in kept.values()
     with pytest.raises(ValueError, match="none is left to train on"):
         to_train_on([tmp_path], judges)
+
+
+@pytest.mark.parametrize(
+    ("declared", "files", "around"),
+    [
+        # As in Phi-3: </s> is in the vocabulary and ends nothing.
+        ({"bos_token": "<s>", "eos_token": "<|endoftext|>"}, {}, ("<s>", "<|endoftext|>")),
+        # As in Gemma: the declared BOS, though <s> is there too and nothing is put before a text.
+        ({"bos_token": "<bos>", "eos_token": "<eos>"}, {}, ("<bos>", "<eos>")),
+        # A chat model's EOS ends a turn; what ends a text is among its stops.
+        (
+            {"eos_token": "<|im_end|>"},
+            {"generation_config.json": {"eos_token_id": ["<|im_end|>", "<|endoftext|>"]}},
+            (None, "<|endoftext|>"),
+        ),
+        ({"eos_token": "<|im_end|>"}, {}, (None, "<|im_end|>")),
+        ({}, {}, (None, None)),
+        # As in T5: what its answers begin with.
+        (
+            {"bos_token": "<s>", "eos_token": "</s>"},
+            {"config.json": {"decoder_start_token_id": "<pad>"}},
+            ("<pad>", "</s>"),
+        ),
+    ],
+)
+def test_the_tokens_around_a_text_are_those_declared(
+    tmp_path: Path, declared: dict[str, str], files: dict[str, dict[str, Any]], around: tuple[str | None, str | None]
+) -> None:
+    words = Tokenizer(models.BPE({letter: n for n, letter in enumerate(string.ascii_lowercase)}, []))
+    words.add_special_tokens(["</s>", "<s>", "<bos>", "<eos>", "<|endoftext|>", "<|im_end|>", "<pad>"])
+    words.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(declared))
+    for name, said in files.items():
+        numbers = {
+            key: [*map(words.token_to_id, value)] if isinstance(value, list) else words.token_to_id(value)
+            for key, value in said.items()
+        }
+        (tmp_path / name).write_text(json.dumps(numbers))
+    found = tokenizer_of(str(tmp_path), tmp_path / "unused.json")
+    assert (found["start"], found["end"]) == around
 
 
 def judged(loss: float, noise: float = 0.01, count: int = 10, seed: int = 0) -> tuple[Judged, Judged]:

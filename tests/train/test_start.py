@@ -263,6 +263,57 @@ def test_other_cuts_of_the_same_tokens_are_refused(tmp_path: Path, text: Path, l
         train(recipe(text, tmp_path / "src"), tmp_path / "run")
 
 
+def test_answers_begin_as_the_checkpoint_begins_them(
+    tmp_path: Path, ropewalk: Ropewalk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A T5 is asked for what follows its decoder_start_token_id, which its tokenizer puts around no text."""
+    pairs = sample("pairs", tmp_path / "pairs")
+    torch.manual_seed(0)
+    config = transformers.T5Config(
+        vocab_size=json.loads((pairs / "data.json").read_text())["vocabulary"], d_model=32, d_kv=8, d_ff=48,
+        num_layers=1, num_heads=4, decoder_start_token_id=2, pad_token_id=2, eos_token_id=1, dropout_rate=0.0,
+    )  # fmt: skip
+    model = transformers.T5ForConditionalGeneration(config).eval()
+    model.save_pretrained(tmp_path / "t5")
+    shutil.copy(pairs / "tokenizer.json", tmp_path / "t5")
+    (tmp_path / "t5" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>", "pad_token": "<mask>"}))
+
+    def plan(data: Path) -> Recipe:
+        given = ["data.kind=pairs", f"data.path={data}", "data.length=64", "data.source_length=64", "train.steps=1"]
+        return load_recipe(None, [*given, "train.batch=128"], start=str(tmp_path / "t5"))
+
+    with pytest.raises(
+        ValueError, match=r"begin with token 0 \(<start>\), those of .* with token 2 \(<mask>\)"
+    ) as found:
+        train(plan(pairs), tmp_path / "run")
+    command = shlex.split(str(found.value).rpartition("anew: ")[2])
+    assert command[command.index("--bos-token") + 1] == "<mask>"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / command[3]).write_text("".join(f"number {n}\tZahl {n}\n" for n in range(60)))
+    without = [word for word in command[1:-2] if word not in ("--bos-token", "<mask>")]
+    for words, out in ((command[1:-2], "asked"), (without, "read")):
+        answer = ropewalk(*words, "--out", out, "--valid-fraction", "0", "--json")
+        assert answer.code == 0, answer.stderr
+        assert answer.data["special"]["start"] == 2
+    train(plan(tmp_path / "read"), tmp_path / "run")
+    batch = open_data(plan(tmp_path / "read").data, stack="encoder-decoder", seed=0).batch("train", 0, rows=2)
+    nats, count = 0.0, 0
+    for row, segment in [(n, m) for n in range(2) for m in range(int(batch.at.segment[n].max()) + 1)]:
+        source = batch.source[row][batch.source_at.segment[row] == segment]
+        answer = batch.target[row][batch.at.segment[row] == segment]
+        with torch.no_grad():  # what comes first is transformers' own choice
+            nats += float(model(input_ids=source[None], labels=answer[None]).loss) * len(answer)
+        count += len(answer)
+    assert losses(tmp_path / "run")[0] == pytest.approx(nats / count, rel=1e-5)
+
+
+def test_texts_that_end_otherwise_are_told(tmp_path: Path, text: Path, llama: Path) -> None:
+    train(recipe(text, llama, "train.steps=1"), tmp_path / "run")
+    (event,) = read(tmp_path / "run" / "metrics.jsonl")["event"]
+    (note,) = event["notes"]
+    assert note.startswith(f"texts in the data end with token 1 (<end>), those of {llama} with token 0 (<start>)")
+
+
 def test_a_gguf_file_becomes_transformers_llama(tmp_path: Path, text: Path, llama: Path, ropewalk: Ropewalk) -> None:
     file = tmp_path / "small.gguf"
     export(llama, file, format="gguf")

@@ -173,10 +173,13 @@ def _start(resolved: Resolved) -> int | None:
     """The first token that an encoder-decoder writes; None of a decoder."""
     if resolved.stack == "decoder":
         return None
-    keys = ("decoder_start_token_id", f"{resolved.model_type}.decoder_start_token_id")
-    found = next((resolved.config[key] for key in keys if type(resolved.config.get(key)) is int), None)
+    from ropewalk.checkpoints.tokens.ends import answer_start
+
+    found = answer_start(resolved.config)
     if found is None:
-        raise ValueError(f"{resolved.where}: {keys[0]} is missing; it says which token an answer begins with")
+        raise ValueError(
+            f"{resolved.where}: decoder_start_token_id is missing; it says which token an answer begins with"
+        )
     return found
 
 

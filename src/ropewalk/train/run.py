@@ -119,10 +119,10 @@ def _train(
     # Whoever opens large data first indexes it; the others read that.
     world.on_first(lambda: opened().fingerprint)
     data = opened()
-    start, source, unchecked = config.start, None, None
+    start, source, noted = config.start, None, []
     if start is not None and not any(out.glob("checkpoints/step-*")):
         source = open_source(start, kinds)
-        unchecked = check_data(source, data, start)
+        noted = check_data(source, data, start)
     recipe = recipe.model_copy(update={"model": fitted(recipe.model, data)})
     check_positions(recipe.model, data)
     sampler = Sampler(config, data, recipe.model, world) if config.samples else None
@@ -185,11 +185,7 @@ def _train(
             if aside is not None:
                 progress.say(f"{out / 'export'} is of a step before: it is {aside} now")
             if begun:
-                listed = [
-                    *begun["changes"],
-                    *([unchecked] if unchecked else []),
-                    *([begun["why"]] if begun["why"] else []),
-                ]
+                listed = [*begun["changes"], *noted, *([begun["why"]] if begun["why"] else [])]
                 listed += [f"not trained and not exported: {name}" for name in begun["left_out"]]
                 about = {key: begun[key] for key in ("path", "fingerprint", "family")}
                 said = f"starts from {start}, fingerprint {begun['fingerprint'][:16]}"

@@ -8,6 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.checkpoints.export.hf import around
+from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.checkpoints.files.sniff import kind_of, meant
+from ropewalk.checkpoints.files.strict_json import read_json
+from ropewalk.checkpoints.tokens.ends import answer_start
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare
@@ -38,18 +42,23 @@ def write_data(kept: Mapping[str, str], model: Path, folder: Path) -> None:
 
 def tokenizer_of(model: str, file: Path) -> dict[str, str | None]:
     """Of a model directory or .gguf file: its tokenizer.json, which of a .gguf is written to `file`, and the tokens it
-    has around a text: what it puts there itself, or else those that preparation finds by their usual names."""
-    made = of(model)
+    has around a text: those that it declares, or else what preparation finds by their usual names."""
+    made, source = of(model), meant(model)
+    config = (source if source.is_dir() else source.parent) / "config.json"
+    about = GGUF(source).metadata if kind_of(source) == "gguf" else read_json(config) if config.is_file() else {}
     place = Path(made.where)
     if place.suffix != ".json":
         place = file
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(made.inner.to_str(), encoding="utf-8")
     before, _ = around(made)
-    # A model may end its texts by a token of any name, and says which.
-    named = any(made.inner.token_to_id(word) is not None for word in KNOWN["end"])
+    # An encoder-decoder is asked for what follows its own first token, whatever its tokenizer puts before a text.
+    first = next((n for n in (answer_start(about), *before, made.bos) if n is not None), None)
+    # A chat model's EOS ends a turn; what ends its texts is among its stops. A usual name alone says nothing.
+    stops = [n for word in KNOWN["end"] if (n := made.inner.token_to_id(word)) in made.stops]
+    last = next((n for n in (*stops, made.eos) if n is not None), None)
     return {
         "tokenizer": str(place),
-        "start": made.token(before[0]) if before else None,
-        "end": made.token(made.eos) if made.eos is not None and not named else None,
+        "start": None if first is None else made.token(first),
+        "end": None if last is None else made.token(last),
     }

@@ -18,12 +18,14 @@ from torch import Tensor
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.export.hf import as_half
 from ropewalk.checkpoints.files.sniff import kind_of, meant
+from ropewalk.checkpoints.files.strict_json import read_json
 from ropewalk.checkpoints.files.weights import Weights
 from ropewalk.checkpoints.load.native import open_native, read_native
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint, shards
 from ropewalk.checkpoints.load.tensors import apart, rows_of
 from ropewalk.checkpoints.resolve.native import is_native
 from ropewalk.checkpoints.tokens import tokenizer
+from ropewalk.checkpoints.tokens.ends import answer_start
 from ropewalk.checkpoints.tokens.tokenizer import Tokenizer
 from ropewalk.data.layout import file_hash
 from ropewalk.distributed.start import copy_shard
@@ -55,6 +57,13 @@ class Source:
         files = [self.path] if one else [self.path / "config.json", *shards(self.path)]
         listed = "\n".join(f"{file_hash(file)} {file.name}" for file in files)
         return hashlib.sha256(listed.encode()).hexdigest()
+
+    def answer_start(self) -> int | None:
+        """The token that an encoder-decoder's answers begin with, where the checkpoint says so."""
+        if self.config.stack != "encoder-decoder":
+            return None
+        own = self.checkpoint is None
+        return answer_start(read_json(self.path / "config.json") if own else self.checkpoint.resolved.config)
 
     def tokenizer(self) -> Tokenizer | None:
         if kind_of(self.path) != "gguf" and not (self.path / "tokenizer.json").is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from ropewalk.checkpoints.export.vocabulary import SAMPLES
@@ -13,8 +14,8 @@ from ropewalk.data.open import Data
 from ropewalk.train.start.source import Source
 
 
-def check_data(source: Source, data: Data, start: str) -> str | None:
-    """An error where the data's ids are not the model's; what could not be compared, if anything."""
+def check_data(source: Source, data: Data, start: str) -> list[str]:
+    """An error where the data's ids are not the model's, or its answers begin otherwise; what else is to be known."""
     own, folder = source.tokenizer(), None if data.tokenizer is None else data.tokenizer.parent
     if folder is not None and own is not None:
         check_tokens(folder, own, start)
@@ -23,9 +24,29 @@ def check_data(source: Source, data: Data, start: str) -> str | None:
         raise ValueError(
             f"the data has {data.vocabulary} tokens and {start} a table of {source.config.vocabulary}; {cure}"
         )
+    first = source.answer_start()
+    if first is not None and data.start != first:
+        cure = "start from a model of these ids" if folder is None else "prepare it anew"
+        option = [] if own is None or (name := own.token(first)) is None else ["--bos-token", name]
+        line = "" if folder is None else f": {command(folder, start, option)}"
+        raise ValueError(
+            f"answers in the data begin with {_named(own, data.start)}, those of {start} with {_named(own, first)} "
+            f"(decoder_start_token_id); {cure}{line}"
+        )
     if folder is not None and own is None:
-        return f"{start} has no tokenizer.json: that the data's ids are the model's is not checked"
-    return None
+        return [f"{start} has no tokenizer.json: that the data's ids are the model's is not checked"]
+    if folder is not None and own is not None and own.stops and data.end not in own.stops:
+        stops = " or ".join(_named(own, number) for number in own.stops)
+        said = (
+            f"texts in the data end with {_named(own, data.end)}, those of {start} with {stops}; where it is to go on"
+        )
+        return [f"{said} ending them so, prepare the data anew: {command(folder, start)}"]
+    return []
+
+
+def _named(own: Tokenizer | None, number: int | None) -> str:
+    name = None if own is None or number is None else own.token(number)
+    return f"token {number}" + ("" if name is None else f" ({name})")
 
 
 def check_tokens(data: Path, own: Tokenizer, start: str) -> None:
@@ -47,11 +68,12 @@ def check_tokens(data: Path, own: Tokenizer, start: str) -> None:
             )
 
 
-def command(data: Path, start: str) -> str:
+def command(data: Path, start: str, options: Sequence[str] = ()) -> str:
     """What prepares the same text with the tokenizer of the checkpoint."""
     about = describe(data)
     names = [source["name"] for source in about["sources"]]
     corpus = [name for name in CORPORA if names == [CORPORA[name].file]]
     kind = [] if about["kind"] == "text" else ["--kind", about["kind"]]
     out = f"{data}-{Path(start).stem}"
-    return shlex.join(["ropewalk", "data", "prepare", *(corpus or names), *kind, "--tokenizer", start, "--out", out])
+    given = [*(corpus or names), *kind, "--tokenizer", start, *options, "--out", out]
+    return shlex.join(["ropewalk", "data", "prepare", *given])
