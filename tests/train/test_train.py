@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ropewalk.cli.train import _say
 from ropewalk.distributed.world import World
 from ropewalk.overrides import load
 from ropewalk.train import loop
@@ -21,7 +22,7 @@ from ropewalk.train.fast import clear
 from ropewalk.train.guard.drift import Drift
 from ropewalk.train.guard.faults import Fault
 from ropewalk.train.metrics import read
-from ropewalk.train.run import train
+from ropewalk.train.run import Result, train
 from tests.cli.conftest import Ropewalk, ropewalk
 
 __all__ = ["ropewalk"]
@@ -95,6 +96,18 @@ def test_passes_and_recomputation_change_only_rounding(tmp_path: Path) -> None:
     train(recipe(), tmp_path / "whole")
     train(recipe("train.micro=24", "train.recompute=true"), tmp_path / "parts")
     assert losses(tmp_path / "parts") == pytest.approx(losses(tmp_path / "whole"), rel=1e-5)
+
+
+def test_what_was_measured_before_the_last_step_is_said_of_its_step(capsys: pytest.CaptureFixture[str]) -> None:
+    valid = {"step": 4, "loss": 2.0, "by_position": [{"from": 0, "loss": 2.0, "tokens": 9}]}
+    _say(Result(Path("run"), 7, 10, valid, None))
+    said = capsys.readouterr().out
+    assert said.startswith("step 7 of 10: validation at step 4 2.0000 nats per token\n")
+    assert "loss at step 4" in said
+    _say(Result(Path("run"), 4, 10, valid, None))
+    said = capsys.readouterr().out
+    assert said.startswith("step 4 of 10: validation 2.0000 nats per token\n")
+    assert "at step" not in said
 
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:

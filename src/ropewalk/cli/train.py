@@ -158,14 +158,15 @@ def _run(
 
 def _say(result: Result) -> None:
     valid = result.valid
-    said = f"validation {valid['loss']:.4f} nats per token" if valid else "not measured"
+    at = "" if valid.get("step", result.step) == result.step else f" at step {valid['step']:,}"
+    said = f"validation{at} {valid['loss']:.4f} nats per token" if valid else "not measured"
     if bits := valid.get("bits_per_byte"):
         said += f", {bits:.4f} bits per byte"
     write(f"step {result.step:,} of {result.steps:,}: {said}")
     if valid.get("by_position"):
         shown = [(f"{part['from']:,}", f"{part['loss']:.4f}") for part in valid["by_position"]]
         write("")
-        write_table(("from position", "loss"), shown)
+        write_table(("from position", f"loss{at}"), shown)
     write("")
     write(f"record     {result.out / 'metrics.jsonl'}")
     if result.export is not None:
