@@ -23,7 +23,11 @@ def test_on_the_command_line(ropewalk: Ropewalk, tmp_path: Path) -> None:
     assert said["ranks"] == 4
     assert said["fits"] is True
     assert said["hours"] > 0
+    assert said["assumed"] is None
     assert ropewalk("estimate", str(file), *SMALL, "--gpu", "h101").code == 3
+    left_open = [change for change in SMALL if not change.startswith("model.vocabulary")]
+    answer = ropewalk("estimate", str(file), *left_open, "--quiet")
+    assert "a vocabulary of 8,192 is assumed: the data is not here (nowhere)" in answer.stdout
 
 
 def test_the_stated_error_is_the_measured_one(ropewalk: Ropewalk, tmp_path: Path) -> None:

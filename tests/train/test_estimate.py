@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ from ropewalk.train.config import Recipe
 from ropewalk.train.plan import devices
 from ropewalk.train.plan.cost import step_flops
 from ropewalk.train.plan.devices import Device
-from ropewalk.train.plan.estimate import Estimate, dry_run, estimate, mesh_of, seconds, smaller
+from ropewalk.train.plan.estimate import Estimate, dry_run, estimate, mesh_of, seconds, smaller, with_vocabulary
 from ropewalk.train.plan.sizes import sizes
 
 pytestmark = pytest.mark.no_poison
@@ -116,6 +118,30 @@ def test_a_dry_run_says_what_is_trained() -> None:
     assert found["parameters"] == 512 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
     assert found["memory"]["optimizer"] >= 8 * found["parameters"]
     assert found["hours"] > 0
+
+
+def test_the_vocabulary_is_that_of_the_data(tmp_path: Path) -> None:
+    about = {"format": 1, "kind": "text", "dtype": "uint16", "vocabulary": 300}
+    (tmp_path / "data.json").write_text(json.dumps(about))
+    left_open = [change for change in SMALL if not change.startswith("model.vocabulary")]
+
+    def vocabulary(*changes: str, data: dict[str, Any] | None = None) -> tuple[int, str | None]:
+        given = load(Recipe, None, [*left_open, *changes])
+        other = given if data is None else Recipe.model_validate({**given.model_dump(exclude_unset=True), "data": data})
+        found, assumed = with_vocabulary(other)
+        return found.model.vocabulary, assumed
+
+    here = f"data.path={tmp_path}"
+    assert vocabulary(here) == (300, None)
+    assert vocabulary(here, "model.vocabulary=8192") == (8192, None)
+    assert vocabulary(data={"kind": "task", "task": "copy", "length": 128, "vocabulary": 40}) == (40, None)
+    assert vocabulary(data={"kind": "mixture", "of": [{"path": str(tmp_path), "weight": 1}] * 2}) == (300, None)
+    said = "a vocabulary of 8,192 is assumed: the data is not here (nowhere)"
+    assert vocabulary() == (8192, said)
+    found = dry_run(load(Recipe, None, [*left_open, here]))
+    assert found["parameters"] == 300 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
+    assert (found["recipe"]["model"]["vocabulary"], found["assumed"]) == (300, None)
+    assert estimate(load(Recipe, None, left_open), MeshConfig(dp_shard=1), 1).assumed == said
 
 
 def counted(*traffic: Traffic, ranks: int = 64) -> Measured:

@@ -81,6 +81,7 @@ def _data(found: Estimate) -> dict[str, Any]:
     return {
         "ranks": found.ranks,
         "parameters": found.parameters,
+        "assumed": found.assumed,
         "steps": found.cut.steps,
         "batch_tokens": found.cut.batch,
         "passes": found.cut.passes,
@@ -106,6 +107,8 @@ def _say(found: Estimate, quiet: bool) -> None:
     if found.step_seconds is not None and found.hours is not None and found.dollars is not None:
         whole = duration(found.hours * 3600)
         write(f"{found.step_seconds:,.2f} s a step, {whole}, about {found.dollars:,.0f} dollars")
+    if found.assumed is not None:
+        write(found.assumed)
     if quiet:
         return
     write("")

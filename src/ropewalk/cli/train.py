@@ -199,3 +199,5 @@ def _say_cost(recipe: Recipe, json: bool) -> None:
         ("time", f"about {duration(found['hours'] * 3600)}, at 30 % of that"),
     ]
     write_table(("one process, this machine", ""), rows)
+    if found["assumed"]:
+        write(found["assumed"])

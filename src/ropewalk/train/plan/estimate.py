@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ropewalk.data.batch import Batch
+from ropewalk.data.config import MixtureData, TaskData, TaskSetData
+from ropewalk.data.layout import describe
 from ropewalk.distributed.fake import Measured, measure
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.models.config import TransformerConfig
@@ -41,6 +44,8 @@ class Estimate(NamedTuple):
     step_seconds: float | None
     compute_seconds: float | None
     message_seconds: dict[str, float]
+    assumed: str | None = None
+    """What was not known and taken to be so."""
 
     @property
     def memory(self) -> dict[str, int]:
@@ -88,6 +93,7 @@ def mesh_of(text: str) -> tuple[MeshConfig, int]:
 def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = None) -> Estimate:
     if device is not None and device not in DEVICES:
         raise ValueError(f"no device {device!r}; there are {either(list(DEVICES))}")
+    recipe, assumed = with_vocabulary(recipe)
     train, model = recipe.train, recipe.model
     sides = mesh.sizes(ranks)
     cut = sizes(train, recipe.data.length, sides[0] * sides[1])
@@ -109,7 +115,24 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
         compute, messages = seconds(found, DEVICES[device], train.precision, mesh)
         hidden = sum(messages.get(axis, 0.0) for axis in ("fsdp", "dp_replicate"))
         step = max(compute, hidden) + sum(messages.values()) - hidden
-    return Estimate(recipe, ranks, cut, count(model), found, device, step, compute, messages)
+    return Estimate(recipe, ranks, cut, count(model), found, device, step, compute, messages, assumed)
+
+
+def with_vocabulary(recipe: Recipe) -> tuple[Recipe, str | None]:
+    """The recipe with as many tokens as its data has, where it leaves that open, as a run does; or what is assumed,
+    where the data is not here."""
+    model, data = recipe.model, recipe.data
+    if "vocabulary" in model.model_fields_set:
+        return recipe, None
+    if isinstance(data, TaskData | TaskSetData):
+        known = data.vocabulary
+    else:
+        path = data.of[0].path if isinstance(data, MixtureData) else data.path
+        if not (Path(path) / "data.json").is_file():
+            return recipe, f"a vocabulary of {model.vocabulary:,} is assumed: the data is not here ({path})"
+        known = int(describe(path)["vocabulary"])
+    model = TransformerConfig.model_validate({**model.model_dump(), "vocabulary": known})
+    return recipe.model_copy(update={"model": model}), None
 
 
 def _loss(learner: Any, batch: Batch, dropout_key: DropoutKey, world: World) -> Tensor:
@@ -184,6 +207,7 @@ def _changes(recipe: Recipe, mesh: MeshConfig, ranks: int) -> Iterator[tuple[str
 
 def dry_run(recipe: Recipe) -> dict[str, Any]:
     """What the recipe would cost on this machine, in one process."""
+    recipe, assumed = with_vocabulary(recipe)
     cut = sizes(recipe.train, recipe.data.length, 1)
     alone = recipe.model_copy(update={"mesh": MeshConfig()})
     found = estimate(alone, MeshConfig(dp_shard=1), 1)
@@ -192,6 +216,7 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
     peak = gemm_peak(recipe.train.precision)
     return {
         "recipe": recipe.model_dump(mode="json"),
+        "assumed": assumed,
         "parameters": found.parameters,
         "steps": cut.steps,
         "rows": cut.rows,
