@@ -148,6 +148,36 @@ def test_sets_of_other_tokens_are_refused(sets: dict[str, Path], tmp_path: Path)
         mixture({**sets, "other": tmp_path / "other"}, large=1, other=1)
 
 
+def test_sets_that_hold_out_other_shares_are_refused(sets: dict[str, Path], tmp_path: Path) -> None:
+    """A text in both would be trained on and measured with."""
+    file, words = tmp_path / "a.txt", str(sets["large"] / "tokenizer.json")
+    file.write_text("\n".join(f"large {n} {n * 7}" for n in range(300)), encoding="utf-8")
+    prepare([file], tmp_path / "other", Options(document="line", valid=0.05, tokenizer=words))
+    both = {"large": sets["large"], "other": tmp_path / "other"}
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"holds out 0\.3 of .* and the second 0\.05") as found:
+            mixture(both, large=1, other=1)
+        assert f"--valid-fraction 0.3 --tokenizer {words} --out {tmp_path / 'other'}-again" in str(found.value)
+        # Data of before says only what was asked.
+        about = json.loads((tmp_path / "other" / "data.json").read_text())
+        about.pop("threshold", None)
+        (tmp_path / "other" / "data.json").write_text(json.dumps(about))
+    prepare([file], tmp_path / "again", Options(document="line", valid=0.3, tokenizer=words))
+    assert mixture({**both, "other": tmp_path / "again"}, large=1, other=1).rows("valid")
+
+
+def test_few_documents_hold_out_another_share(sets: dict[str, Path], tmp_path: Path) -> None:
+    file, words = tmp_path / "a.txt", str(sets["large"] / "tokenizer.json")
+    file.write_text("one\ntwo\nthree", encoding="utf-8")
+    about = prepare([file], tmp_path / "few", Options(document="line", valid=0.001, tokenizer=words))
+    prepare([file, *[sets["large"].with_suffix(".txt")]], tmp_path / "many",
+            Options(document="line", valid=0.001, tokenizer=words))  # fmt: skip
+    assert about["threshold"] > 0.001
+    both = {"few": tmp_path / "few", "many": tmp_path / "many"}
+    with pytest.raises(ValueError, match=f"--valid-fraction {about['threshold']} "):
+        mixture(both, few=1, many=1)
+
+
 @pytest.fixture(scope="module")
 def uneven(tmp_path_factory: pytest.TempPathFactory, text: Path) -> Path:
     """Documents of 3 to 200 tokens."""

@@ -173,6 +173,7 @@ def _mixture(config: MixtureData, stack: Stack, seed: int) -> Data:
     parts = [open_data(text, stack=stack, seed=seed) for text in texts]
     for text in texts[1:]:
         _check_same_tokens(Path(texts[0].path), Path(text.path))
+        _check_same_split(Path(texts[0].path), Path(text.path))
     for text, part in zip(texts, parts, strict=True):
         part.need("train", 1, 0, 1, text.path)
     splits: dict[str, Rows] = {}
@@ -209,6 +210,21 @@ def _check_same_tokens(first: Path, other: Path) -> None:
     if differ is not None:
         command = f"ropewalk data prepare INPUT... --tokenizer {first / 'tokenizer.json'} --out {other}-again"
         raise ValueError(f"{first} and {other} cannot be mixed: {differ}. Prepare the second with: {command}")
+
+
+def _check_same_split(first: Path, other: Path) -> None:
+    """A text that both have is for evaluation in both, or the mixture trains on what it is measured with."""
+    # The share that was asked for is another where a set has few documents; data of before says only that.
+    one, two = (float(about.get("threshold", about["asked"]["valid"])) for about in map(describe, (first, other)))
+    if one == two:
+        return
+    less, more = (first, other) if one < two else (other, first)
+    command = f"--valid-fraction {max(one, two)} --tokenizer {more / 'tokenizer.json'} --out {less}-again"
+    raise ValueError(
+        f"{first} and {other} cannot be mixed: the first holds out {one} of its texts for evaluation and the second "
+        f"{two}, and a text in both would be trained on and measured with. Prepare {less} with: "
+        f"ropewalk data prepare INPUT... {command}"
+    )
 
 
 def _rows(config: TextData | PairsData, folder: Path, split: str, about: dict[str, Any]) -> Rows:

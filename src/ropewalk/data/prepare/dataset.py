@@ -274,6 +274,7 @@ class _Run:
         about["sources"] = [{"name": found["name"], "sha256": found["sha256"]} for found in self.surveyed]
         about["empty"] = sum(found["empty"] for found in self.surveyed)
         about["asked"] = self.options.asked()
+        about["threshold"] = self.valid
         replace(self.part / "data.json", _json(about))
         crash.here("prepare.manifest")
 
