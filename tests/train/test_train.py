@@ -110,6 +110,17 @@ def test_what_was_measured_before_the_last_step_is_said_of_its_step(capsys: pyte
     assert "at step" not in said
 
 
+def test_the_record_of_what_left_no_checkpoint_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = '{"step": 99, "loss": 1.0}\n'
+    (tmp_path / "metrics.jsonl").write_text(before)
+    train(recipe(), tmp_path, until=4, shown=True)
+    assert f"{tmp_path / 'metrics-1.jsonl'} is the record of what began here before" in capsys.readouterr().err
+    assert train(recipe(), tmp_path, resume=True).finished
+    assert (tmp_path / "metrics-1.jsonl").read_text() == before
+    assert not (tmp_path / "metrics-2.jsonl").exists()
+    assert [record["step"] for record in read(tmp_path / "metrics.jsonl")["train"]] == list(range(1, 13))
+
+
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:
     train(recipe(), tmp_path, until=4)
     with pytest.raises(ValueError, match="holds a run already; continue it with --resume"):

@@ -165,6 +165,8 @@ def _train(
             watchdog.beat(0, "loading")
             done = restore(found, checkpoints, model, made, watch)
         aside = world.on_first(lambda: set_aside(out / "export")) if 0 < done.step < cut.steps else None
+        # A run that left no checkpoint may have been another one: its record is not continued.
+        before = world.on_first(lambda: set_aside(out / "metrics.jsonl")) if done.step == 0 else None
         if until is not None:
             signals.stop_after(until)
         if first:
@@ -184,6 +186,8 @@ def _train(
                 progress.say(f"continues from step {found.step:,}: {found.folder}" if found else begins)
             if aside is not None:
                 progress.say(f"{out / 'export'} is of a step before: it is {aside} now")
+            if before is not None:
+                progress.say(f"{before} is the record of what began here before and left no checkpoint")
             if begun:
                 listed = [*begun["changes"], *noted, *([begun["why"]] if begun["why"] else [])]
                 listed += [f"not trained and not exported: {name}" for name in begun["left_out"]]
@@ -281,12 +285,12 @@ def keep_tokenizer(tokenizer: Path | None, out: Path) -> None:
     sync(out)
 
 
-def set_aside(export: Path) -> Path | None:
-    """The model of a run that goes on is not the run's any more, and is not taken for it."""
-    if not export.exists():
+def set_aside(made: Path) -> Path | None:
+    """The model of a run that goes on is not the run's any more, and is not taken for it; nor is another's record."""
+    if not made.exists():
         return None
-    aside = next(path for n in count(1) if not (path := export.with_name(f"{export.name}-{n}")).exists())
-    return export.rename(aside)
+    names = (made.with_name(f"{made.stem}-{n}{made.suffix}") for n in count(1))
+    return made.rename(next(path for path in names if not path.exists()))
 
 
 def versions() -> dict[str, str]:
