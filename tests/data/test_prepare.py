@@ -11,13 +11,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ropewalk import crash
-from ropewalk.data.config import TextData
+from ropewalk.data.config import PairsData, TextData
 from ropewalk.data.layout import BadData, changed, describe
 from ropewalk.data.open import open_data
 from ropewalk.data.options import Options
@@ -184,6 +185,40 @@ def test_a_long_document_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch
     monkeypatch.setattr("ropewalk.data.prepare.tokenizer.PIECE", 1000)
     prepare([tmp_path / "a.txt"], tmp_path / "pieces", Options(vocabulary=300, valid=0))
     assert contents(tmp_path / "whole") == contents(tmp_path / "pieces")
+
+
+@pytest.fixture
+def spaced(tmp_path: Path) -> Path:
+    """A tokenizer that puts a space before a text, as SentencePiece does."""
+    made = Tokenizer(models.Unigram())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=120, special_tokens=special, unk_token="<unk>", show_progress=False)
+    made.train_from_iterator([lines(1), "0 1 2 3 4 5 6 7 8 9"], trainer)
+    made.save(str(tmp_path / "spaced.json"))
+    return tmp_path / "spaced.json"
+
+
+@pytest.mark.parametrize("kind", ["text", "pairs"])
+def test_bytes_of_tokens_are_those_of_the_text(tmp_path: Path, spaced: Path, kind: Literal["text", "pairs"]) -> None:
+    """Though the tokenizer puts a space before each document."""
+    texts = [f"{n} {n * n}" for n in range(80)]
+    file = tmp_path / ("a.txt" if kind == "text" else "a.tsv")
+    file.write_text("\n".join(texts if kind == "text" else [f"{text} is\t{text}" for text in texts]))
+    prepare([file], tmp_path / "out", Options(kind=kind, tokenizer=str(spaced), valid=0.4, document="line"))
+    where = {"path": str(tmp_path / "out"), "length": 64}
+    if kind == "text":
+        data = open_data(TextData(**where), stack="decoder", seed=0)
+    else:
+        data = open_data(PairsData(**where, source_length=64), stack="encoder-decoder", seed=0)
+    stream = "tokens" if kind == "text" else "target"
+    about = describe(tmp_path / "out")
+    found = Documents(tmp_path / "out", "valid", stream, about)
+    size = about["splits"]["valid"]["streams"][stream]["bytes"]
+    assert data.token_bytes is not None
+    assert data.token_bytes[found.span(0, found.tokens)].sum() == pytest.approx(size, rel=1e-12)
+    plain = np.load(tmp_path / "out" / "token_bytes.npy")[found.span(0, found.tokens)].sum()
+    assert plain == size + found.documents
 
 
 def test_no_source_of_evaluation_is_in_training(tmp_path: Path) -> None:

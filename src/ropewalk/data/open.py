@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,7 +22,8 @@ from ropewalk.data.batch import Batch, Row, collate
 from ropewalk.data.config import AnyData, MixtureData, PairsData, TaskData, TaskSetData, TextData
 from ropewalk.data.drawn.masking import Masking
 from ropewalk.data.drawn.skips import AnySkips, skipped
-from ropewalk.data.layout import describe
+from ropewalk.data.index import indexed
+from ropewalk.data.layout import STREAMS, describe
 from ropewalk.data.mixture import ENDLESS, LongDocuments, Mixed, MixedRows, Repeated
 from ropewalk.data.pairs import PairRows
 from ropewalk.data.stored import Documents
@@ -40,6 +41,8 @@ MOST_ROWS = 2**32 - 1
 """Grain shuffles 32-bit numbers."""
 STRIDE = 0x9E3779B9
 """Between the seeds of the parts of a mixture."""
+BLOCK = 1 << 20
+"""Tokens looked at together."""
 AHEAD = 4
 """Batches that are made before they are asked for."""
 
@@ -56,8 +59,8 @@ class Rows(Protocol):
 
 
 class Data:
-    """length: tokens of a sequence, of the longer side of a task. limit: what no position reaches. token_bytes: bytes
-    of text that each id stands for; None where ids are no text."""
+    """length: tokens of a sequence, of the longer side of a task. limit: what no position reaches. folder, others: of
+    the data, and of what is mixed with it."""
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Data:
         special: dict[str, int | None],
         masking: Masking | None = None,
         folder: Path | None = None,
+        others: Sequence[Path] = (),
         positions: AnySkips | None = None,
     ) -> None:
         self.splits, self.seed, self.vocabulary, self.fingerprint = splits, seed, vocabulary, fingerprint
@@ -78,9 +82,19 @@ class Data:
         self.source_length: int | None = getattr(splits["train"], "source_width", None)
         self.start, self.end, self.mask = (special.get(name) for name in ("start", "end", "mask"))
         self.tokenizer = folder / "tokenizer.json" if folder else None
-        self.token_bytes = np.load(folder / "token_bytes.npy", allow_pickle=False) if folder else None
+        self.folders = [] if folder is None else [folder, *others]
         change = _Change(masking, positions)
         self._ordered: dict[str, Any] = {split: _ordered(rows, split, seed, change) for split, rows in splits.items()}
+
+    @cached_property
+    def token_bytes(self) -> np.ndarray[Any, Any] | None:
+        """Bytes of text that each id stands for; None where ids are no text. What a tokenizer drops of a text or puts
+        into it has no id of its own: all ids are scaled, so that the validation text has the bytes it has."""
+        if not self.folders:
+            return None
+        sizes = np.load(self.folders[0] / "token_bytes.npy", allow_pickle=False)
+        counted, there = np.sum([_counted(folder, sizes) for folder in self.folders], axis=0).tolist()
+        return sizes if counted in (0, there) else sizes * (there / counted)
 
     def rows(self, split: Split) -> int:
         """How many distinct sequences there are."""
@@ -191,6 +205,7 @@ def _mixture(config: MixtureData, stack: Stack, seed: int) -> Data:
         special=about["special"],
         masking=_masking(Path(texts[0].path), about) if stack == "encoder" else None,
         folder=Path(texts[0].path),
+        others=[Path(text.path) for text in texts[1:]],
         positions=config.positions,
     )
 
@@ -244,6 +259,20 @@ def _rows(config: TextData | PairsData, folder: Path, split: str, about: dict[st
             "number, or leave data.long out"
         )
     return Repeated(rows, made(long, config, end), config.long.times)
+
+
+def _counted(folder: Path, sizes: np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Bytes of the validation text that is asked for: by its tokens, and as they were read."""
+    about = describe(folder)
+    stream = STREAMS[about["kind"]][-1]
+    text = Documents(folder, "valid", stream, about)
+
+    def count() -> np.ndarray[Any, Any]:
+        parts = (text.span(start, min(start + BLOCK, text.tokens)) for start in range(0, text.tokens, BLOCK))
+        return np.array([sum(int(sizes[part].sum(dtype=np.int64)) for part in parts)])
+
+    found = indexed(text, f"{stream}-bytes", lambda found: found.shape == (1,), count)
+    return int(found[0]), int(about["splits"]["valid"]["streams"][stream]["bytes"])
 
 
 def _masking(folder: Path, about: dict[str, Any]) -> Masking:

@@ -31,7 +31,7 @@ def by_position(
     """losses(batch) -> (B, L), 0 where nothing is asked. Nats per token; bits per byte where tokens have bytes."""
     bins = min(BINS, length)
     sums = torch.zeros(3, bins, dtype=torch.float64)  # nats, tokens, bytes
-    sizes = None if token_bytes is None else torch.from_numpy(np.asarray(token_bytes, dtype=np.int64))
+    sizes = None if token_bytes is None else torch.from_numpy(np.asarray(token_bytes, dtype=np.float64))
     for batch in batches:
         loss = losses(batch).double().cpu()
         asked = (batch.target != IGNORE).cpu()
@@ -39,7 +39,7 @@ def by_position(
         place = (index.cpu() * bins // length).clamp(0, bins - 1)[asked]
         weights = [loss[asked], torch.ones(len(place), dtype=torch.float64)]
         if sizes is not None:
-            weights.append(sizes[batch.target.cpu()[asked]].double())
+            weights.append(sizes[batch.target.cpu()[asked]])
         for row, values in enumerate(weights):
             sums[row].index_add_(0, place, values)
     nats, tokens, size = total(sums).cpu().unbind()
