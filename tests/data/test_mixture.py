@@ -243,6 +243,16 @@ def test_no_document_so_long_is_an_error(uneven: Path) -> None:
         open_data(TextData(path=str(uneven), long={"at_least": 100_000, "times": 2}), stack="decoder", seed=0)
 
 
+def test_long_documents_that_fill_no_sequence_are_an_error(uneven: Path) -> None:
+    longest = max(map(len, documents(uneven, "train")))
+    config = TextData(path=str(uneven), length=4096, isolate=False, long={"at_least": longest, "times": 9})
+    with pytest.raises(ValueError, match=rf"data.long.at_least={longest}: .* fill no sequence of data.length=4096"):
+        open_data(config, stack="decoder", seed=0)
+    isolated = open_data(config.model_copy(update={"isolate": True}), stack="decoder", seed=0)
+    plain = open_data(config.model_copy(update={"isolate": True, "long": None}), stack="decoder", seed=0)
+    assert isolated.rows("train") == plain.rows("train") + 8
+
+
 @pytest.mark.usefixtures("small_blocks")
 def test_what_was_counted_is_kept_for_each_length_and_bound(uneven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of two bounds are not taken for each other."""

@@ -258,7 +258,14 @@ def _rows(config: TextData | PairsData, folder: Path, split: str, about: dict[st
             f"data.long.at_least={config.long.at_least}: no document of {folder} has so many tokens; give a smaller "
             "number, or leave data.long out"
         )
-    return Repeated(rows, made(long, config, end), config.long.times)
+    more = made(long, config, end)
+    if not len(more):
+        raise ValueError(
+            f"data.long.at_least={config.long.at_least}: the documents of {folder} that have so many tokens have "
+            f"{long.tokens} together and fill no sequence of data.length={config.length}; give a smaller number, or "
+            "leave data.long out"
+        )
+    return Repeated(rows, more, config.long.times)
 
 
 def _counted(folder: Path, sizes: np.ndarray[Any, Any]) -> tuple[int, int]:
