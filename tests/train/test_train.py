@@ -14,6 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from ropewalk.cli.train import _say
+from ropewalk.data.layout import describe
+from ropewalk.data.open import open_data
+from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import World
 from ropewalk.overrides import load
 from ropewalk.train import loop
@@ -119,6 +122,22 @@ def test_the_record_of_what_left_no_checkpoint_is_set_aside(tmp_path: Path, caps
     assert (tmp_path / "metrics-1.jsonl").read_text() == before
     assert not (tmp_path / "metrics-2.jsonl").exists()
     assert [record["step"] for record in read(tmp_path / "metrics.jsonl")["train"]] == list(range(1, 13))
+
+
+def test_pairs_that_are_left_out_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = sample("pairs", tmp_path / "pairs")
+    given = ["data.kind=pairs", f"data.path={pairs}", "data.length=8", "data.source_length=60", "train.steps=1"]
+    small = [change for change in SMALL if not change.startswith(("data.", "train.steps"))]
+    plan = load(Recipe, None, [*small, *given, "model.stack=encoder-decoder"])
+    train(plan, tmp_path / "run", shown=True)
+    said = " ".join(capsys.readouterr().err.split())
+    data = open_data(plan.data, stack="encoder-decoder", seed=0)
+    for split in ("train", "valid"):
+        count = describe(pairs)["splits"][split]["documents"]
+        left_out = data.splits[split].left_out  # pyrefly: ignore[missing-attribute]
+        told = f"{split}: {left_out} of {count} pairs are longer than data.length or data.source_length and left out"
+        assert (told in said) == (left_out > 0)
+    assert data.splits["train"].left_out > 0  # pyrefly: ignore[missing-attribute]
 
 
 def test_a_folder_with_a_run_is_not_written_over(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ import torch
 
 from ropewalk.checkpoints.load.native import Trained
 from ropewalk.data.open import Data, open_data
+from ropewalk.data.pairs import PairRows
 from ropewalk.distributed.world import World
 from ropewalk.encodings import compile_rotations
 from ropewalk.models.config import TransformerConfig
@@ -196,6 +197,12 @@ def _train(
                 loop.event("start", "\n  ".join([said, *listed]), notes=listed, **about)
             if drift:
                 loop.event("drift", "\n  ".join(["continues, with these differences:", *drift]), differences=drift)
+            for split, rows in data.splits.items():
+                if isinstance(rows, PairRows) and rows.left_out:
+                    said = (
+                        f"{split}: {rows.left_out:,} of {rows.source.documents:,} pairs are longer than data.length or"
+                    )
+                    progress.say(f"{said} data.source_length and left out")
             if not data.rows("valid"):
                 progress.say("the data has no validation sequences: nothing is measured")
             if cut.batch != config.batch:
