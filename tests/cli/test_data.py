@@ -107,3 +107,20 @@ def test_options_out_of_range(ropewalk: Ropewalk) -> None:
         assert ropewalk("data", "prepare", "a.txt", "--out", "out", option, value).code == 2
     answer = ropewalk("data", "prepare", "a.txt", "--out", "out", "--vocabulary", "100", "--valid-fraction", "0")
     assert "--vocabulary 100: 259 is the least" in answer.stderr
+
+
+def test_options_that_would_do_nothing_are_refused(ropewalk: Ropewalk) -> None:
+    Path("a.txt").write_text("some text\n" * 9)
+    Path("b.jsonl").write_text('{"text": "some text"}\n')
+    words = str(sample("text", "prepared") / "tokenizer.json")
+    for option, value in (("--vocabulary", "300"), ("--tokenizer-model", "unigram")):
+        answer = ropewalk("data", "prepare", "a.txt", "--out", "out", "--tokenizer", words, option, value)
+        assert answer.code == 2
+        assert option in answer.stderr
+        assert "for a tokenizer that is trained" in " ".join(answer.stderr.replace("│", "").split())
+    answer = ropewalk("data", "prepare", "b.jsonl", "--out", "out", "--tokenizer", words, "--document", "line")
+    assert answer.code == 2
+    assert "it splits .txt files" in answer.stderr
+    assert not Path("out").exists()
+    both = ("a.txt", "b.jsonl", "--tokenizer", words, "--document", "line", "--valid-fraction", "0")
+    assert ropewalk("data", "prepare", *both, "--out", "out").code == 0

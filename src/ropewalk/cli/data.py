@@ -119,11 +119,24 @@ def prepare(
     from ropewalk.data.prepare.dataset import prepare as prepared
     from ropewalk.trials.jobs import Workers
 
+    for option, given in (("--vocabulary", vocabulary), ("--tokenizer-model", tokenizer_model)):
+        if tokenizer is not None and given is not None:
+            raise typer.BadParameter(
+                "it is for a tokenizer that is trained; leave it or --tokenizer out", param_hint=f"'{option}'"
+            )
     said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary}
     said |= {"model": tokenizer_model, "valid": valid_fraction, "document": document, "licence": license}
     marks = {"start": bos_token, "end": eos_token, "mask": mask_token}
     said |= marks if tokenizer is None else _of_model(tokenizer, out, marks)
     files, options = _meant(inputs, out, {key: value for key, value in said.items() if value is not None}, quiet)
+    if document is not None:
+        from ropewalk.data.prepare.inputs import files as every
+        from ropewalk.data.urls import located
+
+        if not any(file.suffix == ".txt" for file in every([located(file) for file in files], options.kind)):
+            raise typer.BadParameter(
+                "it splits .txt files, and no input is one; leave it out", param_hint="'--document'"
+            )
     began = time.perf_counter()
     with _bar(quiet or json) as progress:
         prepared(files, out, options, progress, Workers(workers, on.value, say=note))
