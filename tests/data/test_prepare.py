@@ -199,6 +199,17 @@ def spaced(tmp_path: Path) -> Path:
     return tmp_path / "spaced.json"
 
 
+def test_a_long_document_gets_no_space_in_its_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spaced: Path
+) -> None:
+    (tmp_path / "a.txt").write_text(lines(1, 500))
+    monkeypatch.setattr("ropewalk.data.prepare.tokenizer.PIECE", 1000)
+    prepare([tmp_path / "a.txt"], tmp_path / "out", Options(tokenizer=str(spaced), valid=0))
+    found = Documents(tmp_path / "out", "train", "tokens", describe(tmp_path / "out"))
+    whole = Tokenizer.from_file(str(spaced)).encode(lines(1, 500), add_special_tokens=False).ids
+    assert found.span(0, found.tokens).tolist() == [1, *whole, 1]
+
+
 @pytest.mark.parametrize("kind", ["text", "pairs"])
 def test_bytes_of_tokens_are_those_of_the_text(tmp_path: Path, spaced: Path, kind: Literal["text", "pairs"]) -> None:
     """Though the tokenizer puts a space before each document."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ KNOWN = {
 """What tokenizers call the tokens that every document gets, first match first."""
 LEAST = 256 + 3
 PIECE = 1 << 20
-"""Characters encoded at once: a longer document is encoded in pieces."""
+"""Characters encoded at once: a longer document is encoded in pieces, where that gives the same ids."""
 LONE_BREAK = re.compile(r"(?<=\S)\n(?=\S)")
 
 
@@ -71,9 +72,15 @@ class Words:
         self.special["start"] = self.special["start"] if self.special["start"] is not None else self.special["end"]
         self.dtype = np.dtype("uint16" if self.size <= 2**16 else "uint32")
 
+    @cached_property
+    def parts(self) -> bool:
+        """Whether a text has the ids of its pieces: not where a space is put before each text."""
+        one, two, both = (self.inner.encode(text, add_special_tokens=False).ids for text in ("a\n", "b", "a\nb"))
+        return one + two == both
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Each text as start, its ids, end."""
-        parts = [list(pieces(text)) for text in texts]
+        parts = [list(pieces(text)) if len(text) > PIECE and self.parts else [text] for text in texts]
         found = iter(
             self.inner.encode_batch_fast([piece for part in parts for piece in part], add_special_tokens=False)
         )
