@@ -356,6 +356,18 @@ def test_a_model_of_our_own_starts_another(tmp_path: Path, text: Path) -> None:
     assert losses(tmp_path / "third")[0] == pytest.approx(float(want), rel=1e-5)
 
 
+def test_the_longest_source_of_both_trainings_is_kept(tmp_path: Path) -> None:
+    pairs = sample("pairs", tmp_path / "pairs")
+    model = {"stack": "encoder-decoder", "width": 32, "heads": 4, "layers": 1, "hidden": 48, "encoding": "alibi"}
+    for out, source, start in (("first", 48, {}), ("second", 40, {"start": str(tmp_path / "first")})):
+        data = {"kind": "pairs", "path": str(pairs), "length": 32, "source_length": source}
+        steps = {"steps": 1, "batch": 64, "evaluate": {"tokens": 64}, **start}
+        train(
+            Recipe.model_validate({"data": data, "train": steps, **({} if start else {"model": model})}), tmp_path / out
+        )
+        assert json.loads((tmp_path / out / "export" / "config.json").read_text())["trained_source_length"] == 48
+
+
 def test_a_model_without_an_output_map_is_refused(tmp_path: Path) -> None:
     case = next(case for case in CASES if case.name == "BERT, MiniLM without output map")
     made(case).save_pretrained(tmp_path)

@@ -66,6 +66,8 @@ def _ends(source: Source, trained: Trained) -> Trained:
     said = {} if source.path.is_file() else read_json(source.path / "config.json")
     lengths = [said.get("trained_length"), trained.length]
     trained = trained._replace(length=max(n for n in lengths if type(n) is int))
+    sources = [n for n in (said.get("trained_source_length"), trained.source_length) if type(n) is int]
+    trained = trained._replace(source_length=max(sources, default=None))
     keys = {"start": "bos_token_id", "end": "eos_token_id", "mask": "mask_token_id", "pad": "pad_token_id"}
     ends = {name: said.get(key) for name, key in keys.items()}
     return trained._replace(**{name: number for name, number in ends.items() if type(number) is int})
