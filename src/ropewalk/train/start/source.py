@@ -62,8 +62,9 @@ class Source:
         """The token that an encoder-decoder's answers begin with, where the checkpoint says so."""
         if self.config.stack != "encoder-decoder":
             return None
-        own = self.checkpoint is None
-        return answer_start(read_json(self.path / "config.json") if own else self.checkpoint.resolved.config)
+        if self.checkpoint is not None:
+            return answer_start(self.checkpoint.resolved.config)
+        return answer_start(read_json(self.path / "config.json"))
 
     def tokenizer(self) -> Tokenizer | None:
         if kind_of(self.path) != "gguf" and not (self.path / "tokenizer.json").is_file():
