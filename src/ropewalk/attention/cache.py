@@ -170,15 +170,16 @@ class Cache:
         self.layers, self.cross = list(layers), list(cross)
         self.fingerprint = fingerprint
 
-    def check(self, plan: Plan, at: Positions) -> None:
+    def check(self, plan: Plan, at: Positions | None = None) -> None:
         """Refuses what cannot be continued, before any layer is changed: tokens that cannot come after those here, a
         plan that would rotate new keys otherwise than the stored ones, layers of which some missed a pass."""
         if any(layer.passes != self.layers[0].passes for layer in self.layers):
             raise ValueError(
                 "a pass over this cache was interrupted, so its layers hold different tokens; start a new cache"
             )
-        for slots in self._slots():
-            slots.check(at)
+        if at is not None:
+            for slots in self._slots():
+                slots.check(at)
         if plan.fingerprint != self.fingerprint:
             raise ValueError(
                 f"these keys were rotated under plan {self.fingerprint[:12]}, the model has {plan.fingerprint[:12]}; "
