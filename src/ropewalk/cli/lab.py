@@ -25,7 +25,7 @@ def lab(
     """Write a page on which position encodings can be turned by hand, and open it in a browser.
 
     One HTML file in English and Chinese. It needs no server and no network, and can be sent or published as it is. Its
-    numbers are computed in the page, equal to the library's, and start from any of 123 published checkpoints.
+    numbers are computed in the page, equal to the library's, and start from any of 121 published checkpoints.
     """
     from ropewalk.lab.page import page
 
