@@ -45,7 +45,7 @@ def tokenizer_of(model: str, file: Path) -> dict[str, str | None]:
     has around a text: those that it declares, or else what preparation finds by their usual names."""
     made, source = of(model), meant(model)
     config = (source if source.is_dir() else source.parent) / "config.json"
-    about = GGUF(source).metadata if kind_of(source) == "gguf" else read_json(config) if config.is_file() else {}
+    about = GGUF(source).small if kind_of(source) == "gguf" else read_json(config) if config.is_file() else {}
     place = Path(made.where)
     if place.suffix != ".json":
         place = file
