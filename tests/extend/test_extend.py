@@ -11,9 +11,11 @@ import pytest
 import torch
 import transformers
 
+from ropewalk.checkpoints.export.gguf_keys import rewrite
+from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.extend import greedy
 from ropewalk.extend.prove import prove
-from ropewalk.extend.write import free, with_gguf, write
+from ropewalk.extend.write import free, served, with_gguf, write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
 from tests.checkpoints.small_models import make_gguf
 
@@ -124,6 +126,32 @@ def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="already exists"):
         write(models / "source", models / "model.gguf", yarn, TO)
+
+
+@pytest.mark.parametrize("name", ["llama llama3", "llama longrope"])
+@pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
+def test_a_file_with_divisors_is_not_extended(tmp_path: Path, name: str, scaling: Scaling) -> None:
+    """They stay in the file: llama.cpp would apply both, or not load it."""
+    source = make_gguf(name, tmp_path)
+    assert "extend the checkpoint that it was made from" in (served(source, TO)(scaling)["llama.cpp"] or "")
+    with pytest.raises(ValueError, match=f"the divisors of {name.split()[1]} as a tensor"):
+        write(source, tmp_path / "out.gguf", scaling, TO)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_the_older_name_of_the_factor_goes_too(models: Path, tmp_path: Path) -> None:
+    """llama.cpp reads it where the new keys have no factor, as those of llama3 and NTK."""
+    rewrite(
+        models / "model.gguf",
+        tmp_path / "old.gguf",
+        keys={"llama.rope.scale_linear": 4.0},
+        dropped=lambda key: False,
+        tensors={},
+    )
+    for scaling in SCALINGS:
+        out = tmp_path / f"{scaling.kind}.gguf"
+        assert write(tmp_path / "old.gguf", out, scaling, TO).engines == {"llama.cpp": None}
+        assert "llama.rope.scale_linear" not in GGUF(out).small
 
 
 def test_pickles_and_code_are_named_and_not_copied(models: Path, tmp_path: Path) -> None:

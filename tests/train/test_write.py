@@ -16,7 +16,7 @@ from ropewalk.checkpoints.load.native import Trained
 from ropewalk.checkpoints.resolve.native import why_not_llama
 from ropewalk.distributed.world import World
 from ropewalk.models import Transformer, preset
-from ropewalk.scaling import YaRN
+from ropewalk.scaling import Dynamic, LongRoPE, Proportional, Scaling, YaRN
 from ropewalk.train.checkpoint.model_directory import POINTS, write_model
 from ropewalk.train.objective import Learner
 
@@ -44,6 +44,45 @@ def test_a_llama_is_transformers(tmp_path: Path, fused: bool, scaling: YaRN | No
     with torch.no_grad():
         torch.testing.assert_close(theirs(TOKENS).logits, want, rtol=0, atol=2e-5)
         torch.testing.assert_close(load(out)(TOKENS), want, rtol=0, atol=2e-5)
+
+
+def test_a_llama_of_dynamic_ntk_is_scaled_from_where_it_was(tmp_path: Path) -> None:
+    """transformers starts from max_position_embeddings, which is not the length of the training (64 here)."""
+    from transformers import LlamaForCausalLM
+
+    torch.manual_seed(0)
+    encoding = {"kind": "rope", "scaling": Dynamic(factor=2, trained=32).model_dump()}
+    model = Learner(preset("llama", **SMALL, layers=2, encoding=encoding)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    out = written(model, tmp_path / "export")
+    far = torch.randint(0, 53, (1, 200), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        want = Transformer.forward(model, far)
+        torch.testing.assert_close(LlamaForCausalLM.from_pretrained(out)(far).logits, want, rtol=0, atol=2e-4)
+        torch.testing.assert_close(load(out)(far), want, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "why"),
+    [
+        (YaRN(factor=4, trained=32, dialect="deepseek", mscale=1, mscale_all_dim=1), "yarn multiplies scores by 1.29"),
+        (Dynamic(factor=2, trained=32, length=64), "dynamic is that of 64 tokens for every text"),
+        (LongRoPE(short=(1,) * 4, long=(2,) * 4, trained=32, factor=2, length=8), "longrope is that of 8 tokens"),
+        (YaRN(factor=4, trained=32, ramp="paper"), "transformers has no key for the paper ramp"),
+        (Proportional(fraction=0.5), "transformers 4 has no proportional rope type"),
+    ],
+    ids=["gain on scores", "dynamic at one length", "longrope at one length", "paper ramp", "proportional"],
+)
+def test_a_scaling_that_no_llama_states_is_our_own(tmp_path: Path, scaling: Scaling, why: str) -> None:
+    """Written as a Llama, these would be other numbers, or an error after the last step."""
+    torch.manual_seed(0)
+    encoding = {"kind": "rope", "scaling": scaling.model_dump()}
+    model = Learner(preset("llama", **SMALL, layers=2, encoding=encoding)).eval()
+    assert why in str(why_not_llama(model.config))
+    again = load(written(model, tmp_path / "export"))
+    with torch.no_grad():
+        assert torch.equal(again(TOKENS), Transformer.forward(model, TOKENS))
 
 
 @pytest.mark.parametrize("name", ["t5", "bert", "bloom", "vaswani2017"])

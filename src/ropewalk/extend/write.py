@@ -33,9 +33,11 @@ from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.part import find_part
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.resolve.resolved import Resolved
-from ropewalk.scaling import NTK, Scaling
+from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
 IN_DIRECTORIES = {"transformers 5": transformers5, "transformers 4": transformers4, "vLLM": vllm}
+IN_TENSORS = (Llama3, LongRoPE)
+"""Scalings that a GGUF file holds as tensors, and not as keys."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".py")
 """Code, and what runs code when it is opened: it is not copied."""
 
@@ -187,7 +189,7 @@ def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) 
     arch = str(resolved.config["general.architecture"])
     positions = _positions(open_checkpoint(path), scaling)
     keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | {f"{arch}.context_length": to}
-    rope = f"{arch}.rope.scaling."
+    rope = (f"{arch}.rope.scaling.", f"{arch}.rope.scale_linear")
     rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)
     try:
         found = rules.read(read(out))
@@ -198,6 +200,12 @@ def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) 
 
 
 def _positions(checkpoint: Checkpoint, scaling: Scaling) -> PositionsInGGUF:
+    held = next(
+        (one for layer in checkpoint.resolved.plan.layers if isinstance(one := layer.scaling, IN_TENSORS)), None
+    )
+    if held is not None:
+        problem = f"the file holds the divisors of {held.kind} as a tensor, which llama.cpp applies beside any scaling"
+        raise BadInput(checkpoint.path, "rope", problem, "extend the checkpoint that it was made from")
     plan = Facts(checkpoint.resolved).scaled(scaling)
     if isinstance(scaling, NTK):  # a larger base and nothing else
         plan = replace(plan, layers=tuple(_rebased(layer, scaling) for layer in plan.layers))

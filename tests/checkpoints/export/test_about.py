@@ -20,6 +20,7 @@ from ropewalk.checkpoints.export.about import TEXTS, About, from_gguf
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.checkpoints.tokens import tokenizer
 from tests.checkpoints.llama_cpp import LlamaCpp
 from tests.checkpoints.small_models import make
 
@@ -65,6 +66,31 @@ def source(tmp_path: Path) -> Path:
     make("llama", directory)
     write(directory / "tokenizer_config.json", {**WORDS, "chat_template": CHAT})
     return directory
+
+
+def test_what_a_tokenizer_does_to_texts_is_named(tmp_path: Path, source: Path) -> None:
+    """llama.cpp composes no characters, and takes no spaces with a token: the same text has other tokens there."""
+    data = json.loads((source / "tokenizer.json").read_text())
+    data["normalizer"] = {"type": "NFC"}
+    data["added_tokens"][-1]["rstrip"] = True
+    write(source / "tokenizer.json", data)
+    proof = export(source, tmp_path / "model.gguf", format="gguf")
+    assert proof.left_out == (
+        "tokenizer.json normalizer NFC",
+        "tokenizer.json lstrip, rstrip or single_word of <|end|>",
+    )
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(source / "tokenizer.json"))
+    for text in ("e\u0301", "a<|end|> b"):
+        assert theirs(text).input_ids != tokenizer.of(tmp_path / "model.gguf").encode(text, special=False)
+
+
+@pytest.mark.parametrize("stops", [[301, 5, 6, 7], [5]], ids=["four", "not the end"])
+def test_stops_that_gguf_has_no_place_for_are_named(tmp_path: Path, source: Path, stops: list[int]) -> None:
+    write(source / "generation_config.json", {"eos_token_id": stops})
+    with pytest.raises(
+        NotProven, match=rf"stop at tokens 300, 301 and \[{sorted(stops)[0]}.*room for .* two more stops"
+    ):
+        export(source, tmp_path / "model.gguf", format="gguf")
 
 
 def rendered(directory: Path, **chosen: Any) -> str:

@@ -101,6 +101,30 @@ def test_other_divisors_are_taken_as_they_are() -> None:
     assert layer.rotary_gain == 1
     assert any("divisors are taken" in note for note in resolved.notes)
     assert of("llama", {"rope_freqs.weight": np.ones(64)}).plan.layers[0].scaling is None
+    assert of("llama", {"rope_freqs.weight": np.ones(64)}, rope__scaling__factor=4.0).plan.layers[0].scaling == Linear(
+        factor=4
+    )
+
+
+LISTS = {"rope_factors_long.weight": np.full(64, 2.0), "rope_factors_short.weight": np.ones(64)}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "keys", "field"),
+    [
+        ({"rope_freqs.weight": np.full(64, 2.0)}, {"factor": 4.0}, "factor"),
+        ({"rope_freqs.weight": np.full(64, 2.0)}, {"type": "yarn", "factor": 4.0}, "factor"),
+        ({"rope_freqs.weight": np.full(64, 2.0)}, {"attn_factor": 1.5}, "attn_factor"),
+        (LISTS, {"type": "longrope", "factor": 4.0}, "factor"),
+    ],
+    ids=["linear", "yarn", "gain", "longrope"],
+)
+def test_a_scaling_beside_divisors_is_refused(tensors: dict[str, Any], keys: dict[str, Any], field: str) -> None:
+    """llama.cpp applies both."""
+    with pytest.raises(BadInput, match=rf"llama\.rope\.scaling\.{field}: .* llama\.cpp applies both"):
+        of("llama", tensors, **{f"rope__scaling__{key}": value for key, value in keys.items()})
+    off = {**keys, "type": "none"} if field == "factor" else {}
+    assert of("llama", tensors, **{f"rope__scaling__{key}": value for key, value in off.items()}).plan
 
 
 def test_longrope() -> None:
@@ -170,6 +194,8 @@ def test_linear_and_its_older_name() -> None:
         assert of("llama", **keys).plan.layers[0].scaling == Linear(factor=8)
     assert of("llama", rope__scaling__type="none", rope__scaling__factor=8.0).plan.layers[0].scaling is None
     assert of("llama", rope__scaling__factor=0.0).plan.layers[0].scaling is None
+    with pytest.raises(BadInput, match=r"rope\.scale_linear: .* nothing reads it"):  # llama.cpp does not scale either
+        of("llama", rope__scaling__factor=0.0, rope__scale_linear=8.0)
 
 
 def test_gemma3() -> None:
@@ -251,6 +277,7 @@ ERRORS = {
     "unread rope key": (lambda: of("llama", rope__freq_bse=1.0), "nothing reads it for llama"),
     "a window without code": (lambda: of("llama", attention__sliding_window=4096), "ignores it"),
     "yarn without a factor": (lambda: of("llama", rope__scaling__type="yarn"), "yarn needs it"),
+    "a factor below 1": (lambda: of("llama", rope__scaling__factor=0.5), "greater than or equal to 1, got 0.5"),
     "longrope without lists": (lambda: of("phi3", rope__scaling__type="longrope"), "no rope_factors"),
     "an unknown scaling": (lambda: of("llama", rope__scaling__type="dynamic"), "is not known"),
     "another ramp": (

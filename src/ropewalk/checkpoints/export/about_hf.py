@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ropewalk.checkpoints.errors import BadInput, plain
+from ropewalk.checkpoints.errors import BadInput, few, plain
 from ropewalk.checkpoints.export.about import DEFAULT, LISTS, NAME, SAMPLING, SOURCES, TEXTS, TOKENS, About, is_number
 from ropewalk.checkpoints.files.strict_json import MOST_BYTES, read_bytes, read_json
 from ropewalk.checkpoints.files.weights import INDEX, refuse_outside
@@ -106,7 +106,7 @@ def from_directory(directory: Path, made: Tokenizer) -> About:
     )
     templates, unsaid = _templates(directory, words)
     tokens, rest = _tokens(directory, words, config, made)
-    unsaid += rest
+    unsaid += [*rest, *_of_texts(made)]
     unsaid += [f"tokenizer_config.json {key}" for key, said in words.items() if key not in TOKENIZER_KEYS and said]
     sampled = generation.get("do_sample") is True
     sampling = {key: generation[key] for key in SAMPLING if sampled and is_number(generation.get(key))}
@@ -215,6 +215,14 @@ def _tokens(
             why = "" if name == "cls" else " (no token of the vocabulary)"
             unsaid.append(f"{name}_token {plain(said if number is None else number, 60)}{why}")
     return tokens, unsaid
+
+
+def _of_texts(made: Tokenizer) -> list[str]:
+    """What the tokenizer does to texts and llama.cpp does not: compose characters, and take spaces with a token."""
+    found = ["tokenizer.json normalizer NFC"] if type(made.inner.normalizer).__name__ == "NFC" else []
+    added = made.inner.get_added_tokens_decoder().values()
+    taking = [plain(one.content, 60) for one in added if one.lstrip or one.rstrip or one.single_word]
+    return found + ([f"tokenizer.json lstrip, rstrip or single_word of {few(taking)}"] if taking else [])
 
 
 def _facts(directory: Path) -> tuple[dict[str, Any], list[str]]:

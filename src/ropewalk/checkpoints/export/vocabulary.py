@@ -138,8 +138,10 @@ def compare(source: Checkpoint, written: Checkpoint) -> str | None:
     for text in SAMPLES:
         if one.encode(text) != two.encode(text):
             raise ValueError(f"the written tokenizer tokenizes {text[:30]!r} differently from the source's")
-    if (one.bos, one.eos, set(one.stops)) != (two.bos, two.eos, set(two.stops)):
-        raise ValueError("the written tokenizer adds other tokens around a text than the source's")
+    before, after = (f"{made.bos}, {made.eos} and {sorted(made.stops)}" for made in (one, two))
+    if before != after:
+        room = "GGUF has room for the end of a text and two more stops; change eos_token_id in generation_config.json"
+        raise ValueError(f"texts begin, end and stop at tokens {before}, in what was written at {after}: {room}")
     return f"{len(two):,} tokens, {len(SAMPLES)} sample texts tokenize identically"
 
 

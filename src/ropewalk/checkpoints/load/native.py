@@ -54,6 +54,8 @@ def describe(config: TransformerConfig, trained: Trained) -> dict[str, Any]:
         model = config.model_dump(mode="json")
         return {"model_type": MODEL_TYPE, "trained_length": trained.length, **said, "model": model}
     scaling, theta = to_hf_v4(encoding.scaling, encoding.base, config.head_width)
+    # Dynamic NTK starts from the number that stands there, whatever the model was trained on.
+    longest = None if encoding.scaling is None else encoding.scaling.longest
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -69,7 +71,7 @@ def describe(config: TransformerConfig, trained: Trained) -> dict[str, Any]:
         "attention_bias": config.qkv_bias,
         "mlp_bias": config.mlp_bias,
         "tie_word_embeddings": config.tie,
-        "max_position_embeddings": trained.length,
+        "max_position_embeddings": longest or trained.length,
         "rope_parameters": to_hf(encoding.scaling, encoding.base, config.head_width),
         "rope_theta": theta,
         **({} if scaling is None else {"rope_scaling": scaling}),

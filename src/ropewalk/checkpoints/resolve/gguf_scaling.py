@@ -29,39 +29,51 @@ def read_scaling(
     try:
         short, long = _divisors(file, keys, "short", width), _divisors(file, keys, "long", width)
         if short is not None and long is not None:
+            _refuse_beside("rope_factors_long.weight", keys, name, factor, None)  # the gain is LongRoPE's
             return _longrope(keys, short, long, trained, attention, length, said)
         if name == "longrope":
             raise keys.bad("rope.scaling.type", "longrope, and the file holds no rope_factors tensors", "convert again")
         baked = _divisors(file, keys, "freqs", width)
-        if baked is not None:
+        if baked is not None and all(value == 1 for value in baked):
+            notes.append("rope_freqs.weight divides by 1")
+        elif baked is not None:
+            _refuse_beside("rope_freqs.weight", keys, name, factor, attention)
             return _llama3(keys, baked, width, trained, length, said, notes)
         if name == "yarn":
             return _yarn(keys, known, factor, trained, attention, length, said, notes)
+        if name not in (None, "none", "linear"):
+            raise keys.bad("rope.scaling.type", f"{name!r} is not known", "there are none, linear, yarn and longrope")
+        if attention not in (None, 1.0):
+            raise keys.bad(
+                "rope.scaling.attn_factor", f"{attention:g} is only supported with yarn or longrope", "remove it"
+            )
+        if factor in (None, 1.0) or name == "none":
+            if trained is not None and trained != length:
+                notes.append(f"rope.scaling.original_context_length {trained:,} is ignored: there is no scaling")
+            return None, {}
+        said["factor"] = _factor_source(keys)
+        return Linear(factor=factor or 1.0), {**said, "scaling": said["factor"]}
     except ValueError as error:
         if hasattr(error, "field"):
             raise
         raise keys.bad("rope.scaling", str(error)) from None
-    if name not in (None, "none", "linear"):
-        raise keys.bad("rope.scaling.type", f"{name!r} is not known", "there are none, linear, yarn and longrope")
-    if attention not in (None, 1.0):
-        raise keys.bad(
-            "rope.scaling.attn_factor", f"{attention:g} is only supported with yarn or longrope", "remove it"
-        )
-    if factor in (None, 1.0) or name == "none":
-        if trained is not None and trained != length:
-            notes.append(f"rope.scaling.original_context_length {trained:,} is ignored: there is no scaling")
-        return None, {}
-    said["factor"] = _factor_source(keys)
-    return Linear(factor=factor or 1.0), {**said, "scaling": said["factor"]}
 
 
 def _factor(keys: Keys) -> float | None:
     """0 says none, and so does an absent key; `rope.scale_linear` is the older name."""
     for key in ("rope.scaling.factor", "rope.scale_linear"):
         value = keys.number(key, -1e-30, 4096)
-        if value:
-            return value
+        if value is not None:  # llama.cpp asks for the older name only where the newer is absent
+            return value or None
     return None
+
+
+def _refuse_beside(divisors: str, keys: Keys, name: str | None, factor: float | None, attention: float | None) -> None:
+    """llama.cpp divides by the tensor's numbers and scales by the keys too."""
+    key, value = ("factor", factor) if factor not in (None, 1.0) and name != "none" else ("attn_factor", attention)
+    if value not in (None, 1.0):
+        problem = f"{value:g} beside the divisors of {divisors}: llama.cpp applies both, and ropewalk one"
+        raise keys.bad(f"rope.scaling.{key}", problem, "remove one of the two")
 
 
 def _factor_source(keys: Keys) -> str:
@@ -103,12 +115,9 @@ def _longrope(
 
 def _llama3(
     keys: Keys, baked: tuple[float, ...], width: int, trained: int | None, length: int, said: Sources, notes: list[str]
-) -> tuple[Scaling | None, Sources]:
+) -> tuple[Scaling, Sources]:
     """The ramp the divisors were worked out from, if it is Llama 3.1's; else the divisors themselves."""
     said["scaling"] = f"{keys.where}:rope_freqs.weight"
-    if all(value == 1 for value in baked):
-        notes.append("rope_freqs.weight divides by 1: plain RoPE")
-        return None, {}
     base = keys.number("rope.freq_base", 1, 1e12) or 10_000.0
     for candidate in (trained,) if trained else _LLAMA3_LENGTHS:
         ramp = Llama3(factor=max(baked), trained=candidate)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ropewalk.models import TransformerConfig
     from ropewalk.models.config import Side
     from ropewalk.plan import Plan
+    from ropewalk.scaling import Scaling
 
 MODEL_TYPE = "ropewalk"
 LLAMA: dict[str, Any] = {
@@ -61,6 +62,21 @@ def why_not_llama(config: TransformerConfig) -> str | None:
         return "heads are not rotated as in Llama"
     if encoding.frequencies is not None or encoding.sections is not None:
         return "its frequencies are its own" if encoding.frequencies is not None else "positions have several axes"
+    return None if encoding.scaling is None else _unstated(encoding.scaling, encoding.base, config.head_width)
+
+
+def _unstated(scaling: Scaling, base: float, width: int) -> str | None:
+    """What of a scaling the keys of a Llama do not say."""
+    from ropewalk.scaling import to_hf_v4
+
+    if (length := getattr(scaling, "length", None)) is not None:
+        return f"its {scaling.kind} is that of {length:,} tokens for every text"
+    if scaling.logit_gain != 1:
+        return f"its {scaling.kind} multiplies scores by {scaling.logit_gain:g}"
+    try:
+        to_hf_v4(scaling, base, width)
+    except ValueError as error:
+        return str(error).partition(";")[0]
     return None
 
 
