@@ -15,6 +15,7 @@ import ropewalk as rw
 from ropewalk.plan import Plan, rope_layer
 from ropewalk.plot import data
 from ropewalk.plot.catalogue import chart_of
+from ropewalk.plot.chart import Line
 from ropewalk.plot.pictures.run import REFUSED
 from ropewalk.plot.subject import planned
 from ropewalk.train.guard.faults import Verdict
@@ -275,6 +276,25 @@ def test_loss_by_position_has_a_band() -> None:
     assert (yarn["low"], yarn["count"]) == ([3.0, 2.1, 2.0], None)
     with pytest.raises(ValueError, match="needs 3 losses"):
         data.loss({"short": {"at": [0, 1, 2], "losses": [[1.0]]}})
+
+
+def test_a_place_without_a_finite_loss_is_left_out(tmp_path: Path) -> None:
+    some, none = [[3.0, math.nan, 4.0], [2.0, 2.0, 5.0]], [[math.inf]]
+    found = data.loss({"a": {"at": [0, 1, 2], "losses": some}, "b": {"at": [0, 2], "loss": [1.0, math.nan]}})
+    assert [one["loss"] for one in found["series"]] == [[2.5, None, 4.5], [1.0, None]]
+    drawn = [mark for mark in chart_of(found).panels[0].marks if isinstance(mark, Line)]
+    assert [list(line.x) for line in drawn] == [[0, 2], [0]]
+    with pytest.raises(ValueError, match="no loss of c is finite"):
+        chart_of(data.loss({"c": {"at": [0], "losses": none}}))
+    runs = [run_folder(tmp_path / name, 0.01) for name in ("one", "two")]
+    metrics = runs[0] / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text("utf-8").splitlines()]
+    for line in lines:
+        if line.get("by_position"):
+            line["by_position"][2]["loss"] = "nan"
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    (series,) = data.loss(runs, together=True)["series"]
+    assert series["loss"] == [pytest.approx(3.6), pytest.approx(3.5), None, pytest.approx(3.3)]
 
 
 def test_runs_are_read_from_their_metrics(tmp_path: Path) -> None:

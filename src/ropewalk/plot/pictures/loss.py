@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from ropewalk.amounts import Amount
-from ropewalk.evaluate.statistics import LEVEL, t_quantile
+from ropewalk.evaluate.statistics import paired
 from ropewalk.plot.chart import Axis, Chart, Data, Level, Line, Panel
 from ropewalk.plot.runs import named_runs
 from ropewalk.plot.words import Words
@@ -69,23 +69,22 @@ def _series(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     at = [int(place) for place in given["at"]]
     if "losses" not in given:
         band = {key: None if given.get(key) is None else list(given[key]) for key in ("low", "high")}
-        return {"name": name, "at": at, "loss": list(given["loss"]), **band, "count": None}
-    losses = [list(map(float, one)) for one in given["losses"]]
+        return {"name": name, "at": at, "loss": [_number(loss) for loss in given["loss"]], **band, "count": None}
+    losses = [[_number(loss) for loss in one] for one in given["losses"]]
     count = len(losses)
     if not losses or any(len(one) != len(at) for one in losses):
         raise ValueError(f"{name}: every document needs {len(at)} losses, one a position")
-    means = [sum(one[i] for one in losses) / count for i in range(len(at))]
-    if count < 2:
-        return {"name": name, "at": at, "loss": means, "low": None, "high": None, "count": count}
-    errors = [math.sqrt(sum((one[i] - means[i]) ** 2 for one in losses) / (count - 1) / count) for i in range(len(at))]
-    wide = t_quantile((1 + LEVEL) / 2, count - 1)
-    low, high = ([m + sign * wide * e for m, e in zip(means, errors, strict=True)] for sign in (-1, 1))
-    return {"name": name, "at": at, "loss": means, "low": low, "high": high, "count": count}
+    found = [[one for one in column if one is not None] for column in zip(*losses, strict=True)]
+    # A place where one of them is not finite has no mean.
+    means = [paired(column) if len(column) == count else None for column in found]
+    loss, low, high = ([one and getattr(one, end) for one in means] for end in ("mean", "low", "high"))
+    band = {"low": low, "high": high} if count > 1 else {"low": None, "high": None}
+    return {"name": name, "at": at, "loss": loss, **band, "count": count}
 
 
 def _number(value: Any) -> float | None:
     """metrics.jsonl has words for what is not finite."""
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def chart(data: Data, words: Words) -> Chart:
@@ -98,6 +97,8 @@ def chart(data: Data, words: Words) -> Chart:
         y = [one["loss"][i] for i in kept]
         lines.append(Line(x=x, y=y, label=one["name"], dots=len(x) <= 32, **look))
     values = [v for line in lines for part in (line.y, line.low or (), line.high or ()) for v in part]
+    if not values:
+        raise ValueError(f"no loss of {', '.join(one['name'] for one in data['series'])} is finite: nothing to draw")
     lowest, highest = min(values), max(values)
     room = 0.08 * (highest - lowest or 1)
     near, far = min(x for line in lines for x in line.x), max(x for line in lines for x in line.x)
