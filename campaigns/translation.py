@@ -4,8 +4,8 @@
     python -m campaigns.translation split data/fetched/en-de.tsv data/split
     ropewalk data prepare data/split/rest.tsv --kind pairs --vocabulary 4000 --valid-fraction 0.02 --out data/en-de
     ropewalk train translate-en-de --out runs/1 data.path=data/en-de train.seed=1     # and 2, 3
-    ropewalk export runs/1 models/1 --average 5
-    python -m campaigns.translation score data/split models/1 models/2 models/3 > campaigns/results/translation.json
+    mkdir models; ropewalk export runs/1 models/1 --average 5                           # and 2, 3
+    python -m campaigns.translation score data/split runs models > campaigns/results/translation.json
 
 The test pairs are those whose source has a hash in [0.02, 0.04): `data prepare` takes its validation pairs from
 [0, 0.02), so no pair that any setting was chosen on is among them, and no source is on both sides. The models are what
@@ -32,6 +32,9 @@ from benchmarks import bars
 from campaigns import pieces
 from ropewalk.checkpoints.load.model import load
 from ropewalk.models import complete
+from ropewalk.overrides import load as load_recipe
+from ropewalk.train.config import Recipe
+from ropewalk.train.metrics import read
 
 SOURCES = ("campaigns/translation.py", "src/ropewalk/recipes/translate-en-de.yaml")
 TEST = (0.02, 0.04)
@@ -45,13 +48,14 @@ def main() -> int:
     one.add_argument("out", type=Path)
     one = commands.add_parser("score", help="translate the test pairs and compare with the baselines")
     one.add_argument("split", type=Path)
-    one.add_argument("models", type=Path, nargs="+")
+    one.add_argument("runs", type=Path, help="a folder of runs")
+    one.add_argument("models", type=Path, help="a folder of their exports, by the same names")
     one.add_argument("--beams", type=int, default=4)
     given = options.parse_args()
     if given.command == "split":
         print(split(given.pairs, given.out))
         return 0
-    return bars.tell(score(given.split, given.models, given.beams), as_json=True)
+    return bars.tell(score(given.split, given.runs, given.models, given.beams), as_json=True)
 
 
 def split(pairs: Path, out: Path) -> dict[str, int]:
@@ -66,7 +70,7 @@ def split(pairs: Path, out: Path) -> dict[str, int]:
     return {name: len(lines) for name, lines in held.items()}
 
 
-def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
+def score(folder: Path, runs: Path, models: Path, beams: int) -> dict[str, Any]:
     import sacrebleu
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
@@ -75,11 +79,12 @@ def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
     sources, wanted = columns(folder / "test.tsv")
     known, answers = columns(folder / "rest.tsv")
     said = {"nearest": [answers[n] for n in nearest(known, sources)], "copy": sources}
-    for path in models:
-        tokenizer, model = Tokenizer.from_file(str(path / "tokenizer.json")), load(path)
+    seeds = sorted(path.name for path in models.iterdir())
+    for name in seeds:
+        tokenizer, model = Tokenizer.from_file(str(models / name / "tokenizer.json")), load(models / name)
         special = {name: tokenizer.token_to_id(f"<{name}>") for name in ("start", "end")}
         ids = [one.ids for one in tokenizer.encode_batch(sources, add_special_tokens=False)]
-        said[path.name] = [text.strip() for text in tokenizer.decode_batch(translate(model, ids, special, beams))]
+        said[name] = [text.strip() for text in tokenizer.decode_batch(translate(model, ids, special, beams))]
     metrics: dict[str, Any] = {"BLEU": BLEU(references=[wanted]), "chrF2": CHRF(references=[wanted])}
     # The first is the baseline of the paired bootstrap.
     _, found = PairedTest(list(said.items()), metrics, [wanted], test_type="bs", n_samples=1000)()
@@ -89,16 +94,16 @@ def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
             numbers = {"score": each.score, "mean": each.mean, "95 % +-": each.ci, "p": each.p_value}
             scores[name][metric] = {key: None if value is None else float(value) for key, value in numbers.items()}
     best = {metric: max(scores[name][metric]["score"] for name in ("nearest", "copy")) for metric in metrics}
-    least = {metric: min(scores[path.name][metric]["score"] for path in models) for metric in metrics}
+    least = {metric: min(scores[name][metric]["score"] for name in seeds) for metric in metrics}
     proved = sum(
-        scores[path.name][metric]["p"] < 0.05 and scores[path.name][metric]["score"] > best[metric]
-        for path in models
+        scores[name][metric]["p"] < 0.05 and scores[name][metric]["score"] > best[metric]
+        for name in seeds
         for metric in metrics
     )
     overlap = {" ".join(text.casefold().split()) for text in known} & {" ".join(t.casefold().split()) for t in sources}
     shown = range(0, len(sources), max(1, len(sources) // 10))
     return {
-        "command": f"python -m campaigns.translation score SPLIT {' '.join(path.name for path in models)}",
+        "command": "python -m campaigns.translation score SPLIT RUNS MODELS",
         "domain": "texts of software and games (gettext catalogues), not news",
         "bars": {
             **{
@@ -108,19 +113,33 @@ def score(folder: Path, models: list[Path], beams: int) -> dict[str, Any]:
                 for metric in metrics
             },
             "seeds and scores above the baselines with p < 0.05, at least": bars.bar(
-                proved, len(models) * len(metrics), at_least=True
+                proved, len(seeds) * len(metrics), at_least=True
             ),
             "test sources that are in training, at most": bars.bar(len(overlap), 0, at_least=False),
         },
         "scores": scores,
         "sacrebleu": f"version {sacrebleu.__version__}; beams {beams}; paired bootstrap of 1,000 samples",
         "pairs": {"test": len(sources), "training and validation": len(known)},
+        "training": {name: trained(runs / name) for name in seeds},
+        "recipe": load_recipe(Recipe, runs / seeds[0] / "recipe.yaml", []).model_dump(
+            mode="json", exclude={"data": {"path"}}
+        ),
         "examples": [
             {"source": sources[n], "wanted": wanted[n], **{name: texts[n] for name, texts in said.items()}}
             for n in shown
         ][:10],
         "sources": pieces.digest(SOURCES),
         "versions": bars.versions(("sacrebleu", "tokenizers")),
+    }
+
+
+def trained(run: Path) -> dict[str, Any]:
+    """How long a run took, and its last validation."""
+    found = read(run / "metrics.jsonl")
+    return {
+        "steps": len(found["train"]),
+        "minutes": round(sum(step["seconds"] for step in found["train"]) / 60, 1),
+        "validation, nats per token": found["valid"][-1]["loss"],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,12 @@ def exactness(model: str, arm: str) -> tuple[float, float]:
 
 
 def score(who: str, what: str) -> float:
-    return result("translation")["scores"][who][what]
+    return result("translation_2017")["scores"][who][what]
+
+
+def of_seeds(what: str) -> float:
+    scores = result("translation")["scores"]
+    return statistics.fmean(score[what]["score"] for name, score in scores.items() if name not in ("nearest", "copy"))
 
 
 def deep(placement: str) -> list[float]:
@@ -46,8 +52,8 @@ REPRODUCTION: dict[str, Callable[[], str]] = {
     "float32, SmolLM2": lambda: "{:.1e} ± {:.1e}".format(*exactness("smollm2", "float32 from 0")).replace("e-0", "e-"),
     "BLEU": lambda: f"{score('model', 'bleu'):.1f} BLEU",
     "BLEU of the nearest": lambda: f"{score('nearest', 'bleu'):.1f}",
-    "pairs": lambda: f"{result('translation')['pairs']['training']:,}",
-    "minutes": lambda: f"{result('translation')['training']['seconds'] // 60} ",
+    "pairs": lambda: f"{result('translation_2017')['pairs']['training']:,}",
+    "minutes": lambda: f"{result('translation_2017')['training']['seconds'] // 60} ",
     "masked": lambda: f"{bar('masked', 'loss over the unigram entropy, at most'):.2f}",
     "angles": lambda: f"{bar('angles', 'ropewalk to 2^40, in 1e-7 rad'):.1f}e-7",
     "engines": lambda: f"{max(v['value'] for k, v in result('engines')['bars'].items() if 'furthest' in k):.1f}e-4",
@@ -72,6 +78,10 @@ DECISIONS: dict[str, Callable[[], str]] = {
     "BLEU": REPRODUCTION["BLEU"],
     "chrF": lambda: f"{score('model', 'chrf'):.1f} ",
     "chrF of the nearest": lambda: f"{score('nearest', 'chrf'):.1f}",
+    "BLEU of the seeds": lambda: f"{of_seeds('BLEU'):.1f} ",
+    "BLEU of their nearest": lambda: f"{result('translation')['scores']['nearest']['BLEU']['score']:.1f}",
+    "chrF of the seeds": lambda: f"{of_seeds('chrF2'):.1f} ",
+    "chrF of their nearest": lambda: f"{result('translation')['scores']['nearest']['chrF2']['score']:.1f}",
     "estimates": REPRODUCTION["worst estimate"],
     "mutants": lambda: str(result("train_mutants")["measured"]["mutants"]),
     "killed": lambda: str(result("train_mutants")["measured"]["killed"]),

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from campaigns import language
+from ropewalk.data.batch import Batch
 from ropewalk.data.prepare.sample import sample
+from ropewalk.positions import plain
 from tests.cli.conftest import Ropewalk, ropewalk
 
 __all__ = ["ropewalk"]
@@ -95,14 +99,16 @@ def test_what_is_said_of_translations(tmp_path: Path, ropewalk: Ropewalk, comman
     assert counts == {"test": len(test), "rest": len(rest)}
     assert 2 <= len(test) <= 15, "about a fiftieth"
     data = sample("pairs", tmp_path / "data")
-    answer = ropewalk("train", "translate-en-de", f"data.path={data}", "--fast", "--out", str(tmp_path / "run"))
+    answer = ropewalk("train", "translate-en-de", f"data.path={data}", "--fast", "--out", str(tmp_path / "runs/seed"))
     assert answer.code == 0, answer.stderr
-    answer = ropewalk("export", str(tmp_path / "run"), str(tmp_path / "seed"))
+    (tmp_path / "models").mkdir()
+    answer = ropewalk("export", str(tmp_path / "runs/seed"), str(tmp_path / "models/seed"))
     assert answer.code == 0, answer.stderr
-    arguments = ["score", str(tmp_path / "split"), str(tmp_path / "seed"), "--beams", "2"]
+    arguments = ["score", *(str(tmp_path / name) for name in ("split", "runs", "models")), "--beams", "2"]
     result = json.loads(command("campaigns.translation", *arguments, code=1))
     assert not all(bar["holds"] for bar in result["bars"].values()), "two steps teach nothing"
     assert result["pairs"]["test"] == len(test)
+    assert result["training"]["seed"]["steps"] == 2
     assert set(result["scores"]) == {"nearest", "copy", "seed"}
     assert result["scores"]["copy"]["chrF2"]["score"] > result["scores"]["seed"]["chrF2"]["score"]
 
@@ -115,6 +121,19 @@ def test_two_libraries_side_by_side(tmp_path: Path) -> None:
     bits = result["bits_per_byte"]
     assert len(bits) == 3
     assert max(bits.values()) - min(bits.values()) < 0.3, bits
+    for found in result["valid"].values():
+        assert found["fall"]["on the same tokens"]["documents"] == found["fall"]["as the text runs"]["documents"] > 1
+
+
+def test_the_last_quarter_is_read_again_at_the_second_sixteenth() -> None:
+    tokens = torch.arange(2 * 64).view(2, 64)
+    whole = Batch(tokens, plain(64, batch=2), tokens + 1, torch.arange(2))
+    found = language.shortened(whole)
+    assert found.target.shape == (8, 8)
+    assert found.at.index[:, 4:].unique().tolist() == [4, 5, 6, 7], "the second sixteenth of 64"
+    again = found.target[:, 4:].reshape(2, 16)
+    assert torch.equal(again, whole.target[:, 48:]), "the tokens of the last quarter, each once"
+    assert torch.equal(found.tokens + 1, found.target), "each behind the token it follows"
 
 
 def test_estimated_messages_are_those_of_real_ranks() -> None:
