@@ -263,6 +263,18 @@ class TestProblems:
         assert list(got) == [key]
         assert says in got[key]
 
+    def test_too_few_and_too_many(self) -> None:
+        class Pair(Settings):
+            of: tuple[int, ...] = Field(min_length=2, max_length=3)
+
+        for entries, says in (
+            ("[1]", "needs at least 2 entries, has 1"),
+            ("[1, 2, 3, 4]", "needs at most 3 entries, has 4"),
+        ):
+            with pytest.raises(BadConfig) as caught:
+                load(Pair, None, [f"of={entries}"])
+            assert dict(caught.value.problems) == {"of": says}
+
     def test_control_characters_do_not_reach_the_terminal(self, tmp_path: Path) -> None:
         (tmp_path / "x.yaml").write_text('model: {"\\e[31mred": "\\e[0m", width: "\\e[2J"}', encoding="utf-8")
         with pytest.raises(BadConfig) as caught:
