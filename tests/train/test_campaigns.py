@@ -48,7 +48,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in folder.glob("*.json")}
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SHORT)
 def test_short(results: dict[str, Any], name: str) -> None:
     done = results[name]["pieces"].values()
@@ -56,7 +56,7 @@ def test_short(results: dict[str, Any], name: str) -> None:
     assert sum(piece["trials"] for piece in done) == SHORT[name]
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_kills_hit_saves(results: dict[str, Any]) -> None:
     """One in each stage of a save, more or less; the stage is read off what is left on the disk."""
     assert results["kills"]["measured"]["kills during a save"] >= 2
