@@ -9,7 +9,7 @@ from itertools import combinations
 import mpmath
 import pytest
 
-from ropewalk.compare.difference import difference, noise_floor, rank_sum, verdicts
+from ropewalk.compare.difference import difference, least_p, noise_floor, rank_sum, verdicts
 
 
 def t_tail(t: float, freedom: int) -> float:
@@ -85,4 +85,37 @@ def test_a_real_difference_is_found_and_has_a_direction() -> None:
     ([0, 0, 40], [0, 0, 0], 1.0),
 ])  # fmt: skip
 def test_rank_sums_count_the_ways_to_deal_outcomes_out(arm: list[float], reference: list[float], p: float) -> None:
-    assert rank_sum(arm, reference) == pytest.approx(p)
+    assert rank_sum(arm, reference).p == pytest.approx(p)
+
+
+def test_rank_sums_are_those_of_every_way_with_equal_outcomes_too() -> None:
+    rng = random.Random(4)
+    for _ in range(50):
+        arm, reference = ([rng.choice((0, 5, 10, 40)) for _ in range(rng.randint(1, 5))] for _ in range(2))
+        both = [*arm, *reference]
+        ranks = [sum(y < x for y in both) + (sum(y == x for y in both) + 1) / 2 for x in both]
+        middle = len(arm) * (len(both) + 1) / 2
+        ways = [sum(each) - middle for each in combinations(ranks, len(arm))]
+        seen = sum(ranks[: len(arm)]) - middle
+        found = rank_sum(arm, reference)
+        assert found.above == pytest.approx(seen)
+        assert found.p == pytest.approx(sum(abs(way) >= abs(seen) - 1e-9 for way in ways) / len(ways))
+
+
+def test_rank_sums_go_by_ranks_and_not_by_the_mean() -> None:
+    """One seed of five goes far, the others are below all of the reference: the mean is above it."""
+    arm, reference = [10, 10, 10, 10, 40], [15, 15, 15, 15, 15]
+    assert sum(arm) > sum(reference)
+    assert rank_sum(arm, reference) == (pytest.approx(12 / 252), -7.5)
+
+
+def test_rank_sums_of_many_seeds_are_counted_and_not_listed() -> None:
+    """There are 1.4e11 ways to deal out 40 outcomes."""
+    found = rank_sum([float(n % 4 + 1) for n in range(20)], [float(n % 4) for n in range(20)])
+    # Of 200,000 random ways, ranked by scipy, 0.0139 were as uneven.
+    assert found.p == pytest.approx(0.0139, abs=1e-3)
+
+
+@pytest.mark.parametrize(("arm", "reference"), [(1, 1), (1, 5), (2, 5), (3, 3), (5, 5)])
+def test_no_outcome_has_a_smaller_p(arm: int, reference: int) -> None:
+    assert rank_sum([1.0] * arm, [0.0] * reference).p == least_p(arm, reference)

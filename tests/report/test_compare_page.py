@@ -32,15 +32,16 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     return planned(tmp_path_factory.mktemp("data"))
 
 
-def planned(folder: Path) -> Plan:
+def planned(folder: Path, tasks: dict[str, Any] | None = None, **more: Any) -> Plan:
     data = {"kind": "text", "path": str(sample("text", folder / "d")), "length": 32}
     # Each is another recipe: arms alike in everything are one and the same trial.
     encodings = {name: {"model": {"encoding": {"kind": "rope", "base": 10_000 + n}}} for n, name in enumerate(AT)}
-    tasks = {"recipe": {"data": {"kind": "tasks", "of": ["copy"], "longest": 4}}, "lengths": [2, 4, 8]}
+    asked = {"recipe": {"data": {"kind": "tasks", "of": ["copy"], "longest": 4}}, "lengths": [2, 4, 8]}
+    text = {"recipe": {"data": {**data, "isolate": False}}, "lengths": [128], "tail": 16, "seeds": 5, **more}
     return Plan(
         Study(
-            recipe=RECIPE, reference="rope", arms=encodings, rates=None, tasks={**tasks, "arms": list(REACH)},
-            text={"recipe": {"data": {**data, "isolate": False}}, "lengths": [128], "tail": 16, "seeds": 5},
+            recipe=RECIPE, reference="rope", arms=encodings, rates=None, text=text,
+            tasks={**asked, "arms": list(REACH), **(tasks or {})},
         )
     )  # fmt: skip
 
@@ -174,3 +175,42 @@ def test_rankings_are_over_the_seeds_that_all_arms_have() -> None:
         "b": {"loss": [3.01, 3.05, 3.09], "shared_loss": [3.02]},
     }
     assert _rankings(arms) == {"own": ["a", "b"], "shared": ["a", "b"], "kendall_tau": 1.0}
+
+
+def with_reaches(plan: Plan, reaches: dict[str, list[int]]) -> dict[str, Any]:
+    """Results in which each seed of an arm solves copying up to so many symbols."""
+    assert plan.study.tasks is not None
+    lengths = plan.study.tasks.lengths
+    made = {}
+    for arm, each in reaches.items():
+        for seed, reach in enumerate(each):
+            trial = plan.trials.trial("tasks", arm, seed)
+            made[trial.hash] = {
+                **result(trial),
+                "measured": {"exact": {"copy": {n: float(n <= reach) for n in lengths}}},
+            }
+    return made
+
+
+def test_a_verdict_on_a_task_has_the_direction_of_the_ranks(tmp_path: Path) -> None:
+    """Four seeds of five are below all of the reference and one far above: the mean says better, the ranks worse."""
+    plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"], "lengths": [2, 3, 16]})
+    found = compared(plan, with_reaches(plan, {"rope": [3] * 5, "alibi": [2, 2, 2, 2, 16]}), tmp_path)
+    alibi = found["tasks"]["verdicts"]["copy"]["alibi"]
+    assert alibi["p"] == pytest.approx(12 / 252)
+    assert alibi["verdict"] == "worse"
+
+
+def test_seeds_too_few_for_any_verdict_on_a_task_are_no_tie(tmp_path: Path) -> None:
+    """One seed that solves all against five that solve nothing: no outcome of so few has a p below 0.05."""
+    plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"], "seeds": 1})
+    found = compared(plan, with_reaches(plan, {"rope": [0] * 5, "alibi": [8]}), tmp_path)
+    assert found["tasks"]["verdicts"]["copy"]["alibi"] == {"reach": [8], "p": 1 / 6, "verdict": "no verdict"}
+    # Of five seeds three are done.
+    plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"]})
+    found = compared(plan, with_reaches(plan, {"rope": [0] * 5, "alibi": [8, 8, 8]}), tmp_path)
+    assert found["tasks"]["verdicts"]["copy"]["alibi"]["verdict"] == "no verdict"
+    # The reference is not trained yet: what others solve is known.
+    found = compared(plan, with_reaches(plan, {"alibi": [8] * 5}), tmp_path)
+    assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [8] * 5
+    assert "Copying: solved by every seed up to 8 symbols by alibi" in shown(page("study", found))

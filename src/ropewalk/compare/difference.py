@@ -13,9 +13,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ropewalk.evaluate.statistics import LEVEL, holm, t_cdf, t_quantile
 
@@ -82,11 +83,34 @@ def verdicts(
     }
 
 
-def rank_sum(arm: Sequence[float], reference: Sequence[float]) -> float:
-    """The two-sided p of the exact test: the share of all ways to deal out the outcomes that are as uneven as this."""
-    both = [*arm, *reference]
-    ranks = [sum(y < x for y in both) + (sum(y == x for y in both) + 1) / 2 for x in both]
-    middle = len(arm) * (len(both) + 1) / 2
-    seen = abs(sum(ranks[: len(arm)]) - middle)
-    ways = [abs(sum(each) - middle) for each in itertools.combinations(ranks, len(arm))]
-    return sum(way >= seen - 1e-9 for way in ways) / len(ways)
+class RankSum(NamedTuple):
+    p: float
+    """Two-sided: the share of all ways to deal out the outcomes that are as uneven as this."""
+    above: float
+    """By how much the arm's ranks sum to more than they would by chance; negative: to less."""
+
+
+def rank_sum(arm: Sequence[float], reference: Sequence[float]) -> RankSum:
+    """The exact test, equal outcomes sharing the mean of their ranks."""
+    both = Counter([*arm, *reference])
+    # Twice the ranks, which are whole numbers, and how many ways there are to take so many outcomes with such a sum.
+    ranks, below = {}, 0
+    ways = {(0, 0): 1}
+    for value, count in sorted(both.items()):
+        ranks[value] = 2 * below + count + 1
+        below += count
+        more: dict[tuple[int, int], int] = {}
+        for ((taken, total), number), some in itertools.product(ways.items(), range(count + 1)):
+            if taken + some <= len(arm):
+                key = (taken + some, total + some * ranks[value])
+                more[key] = more.get(key, 0) + number * math.comb(count, some)
+        ways = more
+    middle = len(arm) * (below + 1)
+    above = sum(ranks[value] for value in arm) - middle
+    uneven = sum(n for (taken, total), n in ways.items() if taken == len(arm) and abs(total - middle) >= abs(above))
+    return RankSum(uneven / math.comb(below, len(arm)), above / 2)
+
+
+def least_p(arm: int, reference: int) -> float:
+    """The smallest that rank sums of so many seeds can have: one way of all, and its mirror where both have as many."""
+    return (2 if arm == reference else 1) / math.comb(arm + reference, arm)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.compare.cost import Cost
-from ropewalk.compare.difference import difference, noise_floor, rank_sum, verdicts
+from ropewalk.compare.difference import difference, least_p, noise_floor, rank_sum, verdicts
 from ropewalk.compare.measure_text import CANNOT
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
-from ropewalk.evaluate.statistics import FEWEST, holm, paired, wilson
+from ropewalk.evaluate.statistics import FEWEST, LEVEL, holm, paired, wilson
 
 SOLVED = 0.9
 """Share of right answers from which on a task counts as solved."""
@@ -241,19 +241,21 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             }
             for task in data.of
         }
+    whole = {name: arms[name]["seeds"] >= plan.seeds("tasks", name, results) for name in names}
     for task in data.of:
         reach = {name: _reach(arms[name]["exact"][task], study.tasks.lengths) for name in names}
         base = reach[study.reference]
-        ps = {name: rank_sum(reach[name], base) for name in names[1:] if reach[name] and base}
-        rejected = holm(ps)
+        tested = {name: rank_sum(reach[name], base) for name in names[1:] if reach[name] and base}
+        rejected = holm({name: one.p for name, one in tested.items()})
         judged[task] = {
-            name: {
-                "reach": reach[name],
-                "p": ps[name],
-                "verdict": _task_verdict(rejected[name], reach[name], base, study.tasks.reference_seeds),
-            }
-            for name in ps
+            name: {"reach": reach[name], "p": None, "verdict": "no verdict"} for name in names[1:] if reach[name]
         } | {study.reference: {"reach": base, "p": None, "verdict": "reference"}}
+        for name, one in tested.items():
+            judged[task][name]["p"] = one.p
+            # Where not even the most uneven outcome would count, nothing was tried.
+            tried = least_p(len(reach[name]), len(base)) <= (1 - LEVEL) / len(tested)
+            if tried and whole[name] and whole[study.reference] and study.tasks.reference_seeds is not None:
+                judged[task][name]["verdict"] = "tie" if not rejected[name] else "better" if one.above > 0 else "worse"
     return {
         "tasks": list(data.of),
         "longest": data.longest,
@@ -296,14 +298,6 @@ def _reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> li
             far = length
         found.append(float(far))
     return found
-
-
-def _task_verdict(rejected: bool, arm: Sequence[float], base: Sequence[float], least: int | None) -> str:
-    if least is None or len(base) < least:
-        return "no verdict"
-    if not rejected:
-        return "tie"
-    return "better" if sum(arm) / len(arm) > sum(base) / len(base) else "worse"
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
