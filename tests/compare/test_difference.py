@@ -78,6 +78,12 @@ def test_a_real_difference_is_found_and_has_a_direction() -> None:
     assert set(verdicts(found, 1.0).values()) == {"tie"}
 
 
+def test_one_seed_has_no_verdict_however_far_away() -> None:
+    reference = [3.0, 3.01, 2.99, 3.0, 3.01]
+    found = {"one": difference([9.0], reference), "two": difference([9.0, 9.01], reference)}
+    assert verdicts(found, noise_floor(reference)) == {"one": "no verdict", "two": "worse"}
+
+
 @pytest.mark.parametrize(("arm", "reference", "p"), [
     ([5, 6, 7, 8, 9], [0, 1, 2, 3, 4], 2 / 252),
     ([3, 4, 5], [0, 1, 2], 2 / 20),

@@ -214,3 +214,56 @@ def test_seeds_too_few_for_any_verdict_on_a_task_are_no_tie(tmp_path: Path) -> N
     found = compared(plan, with_reaches(plan, {"alibi": [8] * 5}), tmp_path)
     assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [8] * 5
     assert "Copying: solved by every seed up to 8 symbols by alibi" in shown(page("study", found))
+
+
+def lost(plan: Plan, arm: str, *seeds: int) -> dict[str, dict[str, Any]]:
+    """Results of text in which these seeds of an arm diverged."""
+    made = {trial.hash: result(trial) for trial in everything(plan)}
+    for seed in seeds:
+        about = {"diverged": {"why": "Fault", "said": "step 3"}, "measured": None, "loss": None, "curve": [[5, 3.0]]}
+        trial = plan.trials.trial("text", arm, seed)
+        made[trial.hash] = {**result(trial), **about}
+    return made
+
+
+def test_a_reference_that_lost_a_seed_judges_nobody(tmp_path: Path) -> None:
+    """Six seeds were asked for, five are enough for a noise floor: the five that are left are not the reference."""
+    plan = planned(tmp_path, seeds=6)
+    made = lost(plan, "rope", 2)
+    for arm in AT:
+        sixth = plan.trials.trial("text", arm, 5)
+        made[sixth.hash] = result(sixth)
+    found = compared(plan, made, tmp_path)
+    assert {one["verdict"] for one in found["text"]["verdicts"][32].values()} == {"no verdict"}
+    english, chinese = shown(page("study", found)), shown(page("study", found), "zh-CN")
+    assert "No verdicts on text: of the reference's 6 seeds 1 diverged" in english
+    assert "6 \u4e2a\u79cd\u5b50\u4e2d\u6709 1 \u4e2a\u53d1\u6563" in chinese
+
+
+def test_an_arm_that_lost_all_its_seeds_is_named(plan: Plan, tmp_path: Path) -> None:
+    found = compared(plan, lost(plan, "alibi", *range(5)), tmp_path)
+    assert found["text"]["verdicts"][32]["alibi"]["verdict"] == "some diverged"
+    english = shown(page("study", found))
+    assert "Seeds diverged or gave no finite loss: alibi." in english
+    assert "some seeds diverged" in english
+
+
+def test_why_there_is_no_noise_floor_is_said_as_it_is(tmp_path: Path) -> None:
+    plan = planned(tmp_path, reference_seeds=None)
+    found = compared(plan, {trial.hash: result(trial) for trial in everything(plan)}, tmp_path)
+    assert "seeds of the reference: 5, and the study asks for no noise floor" in shown(page("study", found))
+    plan = planned(tmp_path, reference_seeds=7)
+    found = compared(plan, {trial.hash: result(trial) for trial in everything(plan)}, tmp_path)
+    assert "the noise floor needs 7 seeds of the reference, and 5 are done" in shown(page("study", found))
+
+
+def test_too_few_pieces_of_text_are_a_reason(plan: Plan, tmp_path: Path) -> None:
+    made = {trial.hash: result(trial) for trial in everything(plan)}
+    for one in made.values():
+        if one["part"] == "text":
+            rows = one["measured"]["same_tokens"]
+            few = {n: row if isinstance(row, str) else row[:4] for n, row in rows.items()}
+            one["measured"] = {**one["measured"], "same_tokens": few}
+    found = compared(plan, made, tmp_path)
+    assert found["text"]["verdicts"][32]["alibi"]["verdict"] == "no verdict"
+    assert "or there are too few seeds or pieces of text" in shown(page("study", found))

@@ -69,12 +69,15 @@ def noise_floor(reference: Sequence[float], level: float = LEVEL) -> float | Non
 def verdicts(
     found: Mapping[str, Difference], floor: float | None, *, lower_is_better: bool = True
 ) -> dict[str, Verdict]:
-    """Of every arm against the reference, together. Without a noise floor there is none."""
+    """Of every arm against the reference, together. Without a noise floor there is none, nor of a single seed: it has
+    no interval."""
     if floor is None:
         return dict.fromkeys(found, "no verdict")
     rejected = holm({name: one.p for name, one in found.items()})
     return {
-        name: "tie"
+        name: "no verdict"
+        if math.isinf(one.low)
+        else "tie"
         if not rejected[name] or abs(one.mean) <= max(floor, one.floor or 0.0)
         else "better"
         if (one.mean < 0) == lower_is_better

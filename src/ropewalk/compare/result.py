@@ -64,6 +64,7 @@ def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
     first = next(iter([*own, *shared]), None)
     return {
         "seeds": len(own),
+        "asked": plan.seeds(part, arm, results),
         "factor": plan.own_rate(part, arm, results),
         "rate": own[0]["rate"] if own else None,
         "parameters": first and first["parameters"],
@@ -94,13 +95,14 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
     for length in lengths:
         values = {name: _seed_means(done[name], length) for name in names}
         reference = values[study.reference]
-        enough = study.text.reference_seeds is not None and len(reference) >= study.text.reference_seeds
+        # A reference without the seeds that it lost would be a better one.
+        enough = study.text.reference_seeds is not None and whole[study.reference]
         floor = noise_floor(reference) if enough and not isinstance(reference, str) else None
         floors[length] = floor
         judged[length] = _verdicts(values, done, study.reference, length, floor if pays["pays"] else None)
         for name, one in judged[length].items():
             # The seeds that are left are not those that were asked for.
-            if not whole[name] and one["verdict"] in ("better", "worse", "tie"):
+            if not whole[name] and one["verdict"] in ("better", "worse", "tie", "no verdict"):
                 one["verdict"] = "some diverged" if arms[name]["diverged"] else "no verdict"
     return {
         "trained": trained,

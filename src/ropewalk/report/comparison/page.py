@@ -53,15 +53,16 @@ def _said(found: Mapping[str, Any]) -> list[Content]:
     if found["trials"]["missing"]:
         said.append(words("missing", count=len(found["trials"]["missing"])))
     if found["text"] is not None:
-        said += _said_of_text(found["text"], found["reference"])
+        said += _said_of_text(found["text"], found["reference"], found["study"]["text"])
     tasks: Any = found["tasks"]
     said += [_said_of_task(tasks, one) for one in tasks["tasks"]] if tasks is not None else []
     return said
 
 
-def _said_of_text(text: Mapping[str, Any], reference: str) -> list[Content]:
+def _said_of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) -> list[Content]:
+    """asked: that part of the study."""
     trained, longest = text["trained"], text["lengths"][-1]
-    groups: dict[str, list[str]] = {"keeps": [], "breaks": [], "cannot": []}
+    groups: dict[str, list[str]] = {"keeps": [], "breaks": [], "cannot": [], "lost": []}
     for name, arm in text["arms"].items():
         near, far = (_mean(_at(arm["same_tokens"], n)) for n in (trained, longest))
         if isinstance(_at(arm["same_tokens"], longest), str):
@@ -70,23 +71,33 @@ def _said_of_text(text: Mapping[str, Any], reference: str) -> list[Content]:
             kept = far is not None and math.exp(min(far - near, 50)) <= 1 + KEEPS
             # With its loss: one that has learned nothing keeps that too.
             groups["keeps" if kept else "breaks"].append(name if far is None else f"{name} ({far:.2f})")
+        elif arm["seeds"]:
+            groups["lost"].append(name)
     factor = f"{longest / trained:g}"
     said: list[Content] = []
     if longest > trained:
         said = [words("text_keeps", factor=factor, names=_names(groups["keeps"]))]
-        said += [words(f"text_{key}", names=_names(groups[key])) for key in ("breaks", "cannot") if groups[key]]
+        said += [words(f"text_{key}", names=_names(groups[key])) for key in ("breaks", "cannot", "lost") if groups[key]]
     floor, pays = _at(text["noise_floor"], trained), text["context_pays"]
     if not pays["pays"]:
         gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
         return [*said, words("text_unjudged", why=words("why_context", gain=gain, least=pays["least"]))]
     if floor is None:
-        count = text["arms"][reference]["seeds"]
-        return [*said, words("text_unjudged", why=words("why_seeds", count=count))]
+        return [*said, words("text_unjudged", why=_why_no_floor(text["arms"][reference], asked))]
     judged = {name: one["verdict"] for name, one in _at(text["verdicts"], trained).items()}
     sides = {key: _names([name for name, one in judged.items() if one == key]) for key in ("better", "worse", "tie")}
     rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie")]
     said.append(words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides))
     return [*said, words("text_rest", names=_names(rest))] if rest else said
+
+
+def _why_no_floor(reference: Mapping[str, Any], asked: Mapping[str, Any]) -> Content:
+    count, lost = reference["seeds"], len(reference["diverged"])
+    if asked["reference_seeds"] is None:
+        return words("why_unasked", count=count)
+    if lost:
+        return words("why_diverged", count=lost, seeds=count)
+    return words("why_seeds", count=count, asked=reference["asked"]) if count < reference["asked"] else words("why_not")
 
 
 def _said_of_task(tasks: Mapping[str, Any], one: str) -> Content:
@@ -104,7 +115,7 @@ def _verdicts(text: Mapping[str, Any], reference: str) -> Html:
     rows = [
         [name, *(_judged(_at(text["verdicts"], n).get(name), _at(arm["same_tokens"], n)) for n in lengths)]
         for name, arm in text["arms"].items()
-        if arm["same_tokens"]
+        if arm["same_tokens"] or arm["diverged"]
     ]
     title = words("verdicts_title")
     about = element("p", words("verdicts_about", reference=reference))
