@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from ropewalk.cli.compare import show
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _rankings, compared
 from ropewalk.compare.study import Study
 from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
+from ropewalk.plot.chart import Note
+from ropewalk.report.comparison.charts import cost
 from ropewalk.report.comparison.page import page
 from tests.compare.tiny_study import RECIPE
 from tests.report.reading import shown, stands_alone
@@ -267,3 +270,35 @@ def test_too_few_pieces_of_text_are_a_reason(plan: Plan, tmp_path: Path) -> None
     found = compared(plan, made, tmp_path)
     assert found["text"]["verdicts"][32]["alibi"]["verdict"] == "no verdict"
     assert "or there are too few seeds or pieces of text" in shown(page("study", found))
+
+
+def test_no_mean_is_taken_over_the_seeds_that_are_left(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them diverged in its first step, which leaves no time of a step."""
+    made = lost(plan, "alibi", 0)
+    first = made[plan.trials.trial("text", "alibi", 0).hash]
+    first["timing"], first["curve"] = {**first["timing"], "step": None}, []
+    found = compared(plan, made, tmp_path)
+    late = [row for row in tables(found)["cost"][1] if row[0] == "alibi"]
+    assert [(row[1], row[4] is None, row[5]) for row in late] == [
+        (0, True, None),
+        *((n, False, 3.0) for n in range(1, 5)),
+    ]
+    (panel,) = cost(found, "en").panels
+    assert "alibi" not in [mark.text.strip() for mark in panel.marks if isinstance(mark, Note)]
+    show(found, tmp_path, quiet=True)
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "of 5 lost" in line]
+    assert row.split("1 of 5 lost")[0].strip() == "alibi"
+
+
+def test_equal_time_is_when_the_first_arm_is_done(plan: Plan, tmp_path: Path) -> None:
+    """Steps of alibi take as long as those of the reference, and it has half as many: the reference is at half."""
+    made = {trial.hash: result(trial) for trial in everything(plan)}
+    for one in made.values():
+        one["timing"]["step"] = 0.1
+        if one["arm"] == "alibi":
+            one["steps"], one["curve"] = 5, [[5, 2.5]]
+    times = compared(plan, made, tmp_path)["timing"]["arms"]["text"]
+    assert times["rope"]["loss_at_equal_time"] == [3.0] * 5
+    assert times["alibi"]["loss_at_equal_time"] == [2.5] * 5

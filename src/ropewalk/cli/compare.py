@@ -166,10 +166,11 @@ def _show_tasks(tasks: dict[str, Any], quiet: bool) -> None:
 
 
 def _loss(values: Any) -> str:
-    if isinstance(values, str):
-        return values
-    numbers = [value for value in values or [] if value is not None]
-    return f"{sum(numbers) / len(numbers):.3f}" if numbers else "-"
+    if isinstance(values, str) or not values:
+        return values or "-"
+    # A mean of the seeds that are left would flatter.
+    lost = values.count(None)
+    return f"{lost} of {len(values)} lost" if lost else f"{sum(values) / len(values):.3f}"
 
 
 def _sign(verdict: str) -> str:

@@ -303,20 +303,23 @@ def _reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> li
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
-    """Seconds of a step, and the validation loss each arm had when the fastest was done."""
+    """Seconds of a step, and the validation loss each seed of each arm had when the fastest arm was done."""
     found: dict[str, dict[str, Any]] = {}
+    ends = []
     for arm in plan.study.arms_of(part):
-        done = [one for one in _judged(plan, part, arm, results) if one["timing"]["step"]]
+        each = _judged(plan, part, arm, results)
+        steps = [one["timing"]["step"] for one in each if one["timing"]["step"]]
         found[arm] = {
-            "step": statistics.median(one["timing"]["step"] for one in done) if done else None,
-            "train": sum(one["timing"]["train"] for one in done),
-            "curves": [[] if one["diverged"] else one["curve"] for one in done],
-            "steps": done[0]["steps"] if done else 0,
+            "step": statistics.median(steps) if steps else None,
+            "train": sum(one["timing"]["train"] for one in each),
+            "curves": [[] if one["diverged"] else one["curve"] for one in each],
+            "steps": each[0]["steps"] if each else 0,
         }
-    fastest = min((one["step"] for one in found.values() if one["step"]), default=None)
+        if steps and not all(one["diverged"] for one in each):
+            ends.append(found[arm]["step"] * found[arm]["steps"])
     for one in found.values():
         curves = one.pop("curves")
-        share = fastest / one["step"] if fastest and one["step"] else None
+        share = min(ends) / (one["step"] * one["steps"]) if ends and one["step"] else None
         one["loss_at_equal_time"] = [_along(curve, share * one["steps"]) for curve in curves] if share else []
     return found
 

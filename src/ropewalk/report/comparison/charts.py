@@ -75,9 +75,9 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
     text, times = found["text"], found["timing"]["arms"]["text"]
     looks, points = look(list(text["arms"])), []
     for name, arm in text["arms"].items():
-        losses = [loss for loss in arm["loss"] if loss is not None]
-        if losses and times[name]["step"]:
-            points.append((1000 * times[name]["step"], statistics.fmean(losses), name))
+        # A mean of the seeds that are left would flatter.
+        if arm["loss"] and None not in arm["loss"] and times[name]["step"]:
+            points.append((1000 * times[name]["step"], statistics.fmean(arm["loss"]), name))
     marks: list[Any] = []
     xs, ys = [x for x, _, _ in points] or [1.0], [y for _, y, _ in points] or [1.0]
     for x, y, name in points:
