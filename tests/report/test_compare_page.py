@@ -302,3 +302,27 @@ def test_equal_time_is_when_the_first_arm_is_done(plan: Plan, tmp_path: Path) ->
     times = compared(plan, made, tmp_path)["timing"]["arms"]["text"]
     assert times["rope"]["loss_at_equal_time"] == [3.0] * 5
     assert times["alibi"]["loss_at_equal_time"] == [2.5] * 5
+
+
+def test_a_table_that_ends_and_a_seed_that_diverged_are_told_together(tmp_path: Path) -> None:
+    plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"], "lengths": [8, 2, 4]})
+    made = with_reaches(plan, {"rope": [4] * 5, "alibi": [4] * 5})
+    for seed in range(5):
+        one = made[plan.trials.trial("tasks", "alibi", seed).hash]
+        one["measured"]["exact"]["copy"][8] = "cannot"
+        if seed == 1:
+            one |= {"measured": None, "loss": None, "diverged": {"why": "Fault", "said": "step 3"}}
+    found = compared(plan, made, tmp_path)
+    assert found["tasks"]["arms"]["alibi"]["exact"]["copy"]["8"] == {"points": "cannot"}
+    assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [4, 0, 4, 4, 4]
+    # In the order in which a line goes through them.
+    assert found["tasks"]["lengths"] == [2, 4, 8]
+
+
+def test_a_validation_loss_that_is_not_finite_leaves_a_report(plan: Plan, tmp_path: Path) -> None:
+    made = {trial.hash: result(trial) for trial in everything(plan)}
+    made[plan.trials.trial("text", "alibi", 0).hash] |= {"loss": "nan", "curve": [[5, 3.0], [10, "nan"]]}
+    found = compared(plan, made, tmp_path)
+    assert found["text"]["arms"]["alibi"]["loss"][0] is None
+    assert found["text"]["rankings"]["own"][-1] == "alibi"
+    stands_alone(page("study", found))

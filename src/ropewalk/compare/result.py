@@ -71,8 +71,8 @@ def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
         "step_flops": first and first["step_flops"],
         "tokens": first and first["tokens"],
         "diverged": [{"seed": one["seed"], **one["diverged"]} for one in own if one["diverged"]],
-        "loss": [one["loss"] for one in own],
-        "shared_loss": [one["loss"] for one in shared],
+        "loss": [_finite(one["loss"]) for one in own],
+        "shared_loss": [_finite(one["loss"]) for one in shared],
     }
 
 
@@ -261,7 +261,7 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
     return {
         "tasks": list(data.of),
         "longest": data.longest,
-        "lengths": list(study.tasks.lengths),
+        "lengths": sorted({*study.tasks.lengths}),
         "samples": study.tasks.samples,
         "solved": SOLVED,
         "verdicts": judged,
@@ -272,9 +272,11 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
 
 def _points(each: Sequence[float | str]) -> dict[str, Any]:
     """Every seed's share of right answers, and how many seeds solve it."""
+    if CANNOT in each:  # as the encoding is, whether or not a seed diverged
+        return {"points": CANNOT}
     numbers = [one for one in each if not isinstance(one, str)]
     if not numbers:
-        return {"points": CANNOT if each else []}
+        return {"points": []}
     solved = sum(one >= SOLVED for one in numbers)
     low, high = wilson(solved, len(numbers))
     return {
@@ -312,7 +314,7 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
         found[arm] = {
             "step": statistics.median(steps) if steps else None,
             "train": sum(one["timing"]["train"] for one in each),
-            "curves": [[] if one["diverged"] else one["curve"] for one in each],
+            "curves": [[] if one["diverged"] else [(n, _finite(at)) for n, at in one["curve"]] for one in each],
             "steps": each[0]["steps"] if each else 0,
         }
         if steps and not all(one["diverged"] for one in each):
@@ -324,7 +326,12 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
     return found
 
 
-def _along(curve: Sequence[Sequence[float]], step: float) -> float | None:
+def _finite(loss: float | str | None) -> float | None:
+    """Records have a word where a loss is not finite."""
+    return None if loss is None or not math.isfinite(float(loss)) else float(loss)
+
+
+def _along(curve: Sequence[tuple[int, float | None]], step: float) -> float | None:
     """The loss at a step between two measurements, on the straight line between them."""
     for (a, first), (b, second) in itertools.pairwise(curve):
         if a <= step <= b and first is not None and second is not None:
