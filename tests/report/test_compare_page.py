@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -326,3 +327,26 @@ def test_a_validation_loss_that_is_not_finite_leaves_a_report(plan: Plan, tmp_pa
     assert found["text"]["arms"]["alibi"]["loss"][0] is None
     assert found["text"]["rankings"]["own"][-1] == "alibi"
     stands_alone(page("study", found))
+
+
+def test_the_numbers_behind_a_figure_are_what_was_measured(plan: Plan, tmp_path: Path) -> None:
+    """Also of lines that leave the picture, and of every seed at the lengths that were asked for."""
+    made = with_reaches(plan, {"rope": [2, 4, 8, 4, 4], "alibi": [8] * 5, "same": [4] * 5})
+    text = page("study", compared(plan, {trial.hash: result(trial) for trial in everything(plan)} | made, tmp_path))
+    same, copying = (rows_behind(text, name) for name in ("same", "copy"))
+    assert [row[0] for row in same] == ["tokens of context", "32", "128"]
+    assert [float(value) for value in same[2][1:3]] == [pytest.approx(4.0, abs=0.01), pytest.approx(2.05, abs=0.01)]
+    assert copying[1:] == [
+        ["2", "1, 1, 1, 1, 1", "1, 1, 1, 1, 1", "1, 1, 1, 1, 1"],
+        ["4", "0, 1, 1, 1, 1", "1, 1, 1, 1, 1", "1, 1, 1, 1, 1"],
+        ["8", "0, 0, 1, 0, 0", "1, 1, 1, 1, 1", "0, 0, 0, 0, 0"],
+    ]
+    assert [row[0] for row in rows_behind(text, "cost")] == ["arm", *AT]
+
+
+def rows_behind(text: str, name: str) -> list[list[str]]:
+    """Of the table that a figure folds away, in English."""
+    (inside,) = re.findall(rf'<figure[^>]*id="{name}".*?</figure>', text, re.DOTALL)
+    (body,) = re.findall(r"<table.*?</table>", inside, re.DOTALL)
+    cells = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL)]
+    return [[shown(cell).strip() for cell in row] for row in cells]

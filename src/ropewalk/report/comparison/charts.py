@@ -22,7 +22,8 @@ def look(names: Sequence[str]) -> dict[str, tuple[str, int]]:
     return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(names)}
 
 
-def positions(text: Mapping[str, Any], language: str) -> Chart:
+def positions(text: Mapping[str, Any], language: str, *, whole: bool = False) -> Chart:
+    """whole: lines are not cut where they leave the picture."""
     lines, looks = [], look(list(text["arms"]))
     for name, arm in text["arms"].items():
         parts = [part for part in arm["by_position"] if None not in part["loss"]]
@@ -30,11 +31,11 @@ def positions(text: Mapping[str, Any], language: str) -> Chart:
             at = [math.sqrt(part["from"] * part["to"]) for part in parts]
             lines.append(_line(name, at, [part["loss"] for part in parts], looks))
     about = words("position_about", pieces=text["pieces"])[language]
-    return _chart(lines, text, words("position_title")[language], about, words("position")[language], language)
+    return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 
-def protocol(text: Mapping[str, Any], which: str, language: str) -> Chart:
-    """which: same, the same tokens with more context; windows, non-overlapping."""
+def protocol(text: Mapping[str, Any], which: str, language: str, *, whole: bool = False) -> Chart:
+    """which: same, the same tokens with more context; windows, non-overlapping. whole: as of `positions`."""
     key, across = ("same_tokens", "context") if which == "same" else ("non_overlapping", "window")
     lines, looks = [], look(list(text["arms"]))
     for name, arm in text["arms"].items():
@@ -42,7 +43,7 @@ def protocol(text: Mapping[str, Any], which: str, language: str) -> Chart:
         if each:
             lines.append(_line(name, list(each), list(each.values()), looks, dots=True))
     about = words(f"{which}_about", tail=text["tail"])[language]
-    return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language)
+    return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language, whole)
 
 
 def task(tasks: Mapping[str, Any], one: str, language: str) -> Chart:
@@ -106,7 +107,9 @@ def _line(
     return Line(x=list(at), y=middle, label=name, tone=tone, dashes=dashes, dots=dots, **band)
 
 
-def _chart(lines: Sequence[Line], text: Mapping[str, Any], title: str, about: str, across: str, language: str) -> Chart:
+def _chart(
+    lines: Sequence[Line], text: Mapping[str, Any], title: str, about: str, across: str, language: str, whole: bool
+) -> Chart:
     ends = [x for line in lines for x in line.x] or [1.0, 2.0]
     lowest = min((y for line in lines for y in line.low or line.y), default=0.0)
     # The top is where the best arm is at its worst, and some room: a loss of 20 nats would flatten all others.
@@ -118,7 +121,7 @@ def _chart(lines: Sequence[Line], text: Mapping[str, Any], title: str, about: st
         y=Axis(low=lowest - 0.05, high=top, label=words("nats")[language]),
         marks=[
             *([Level(axis="x", at=text["trained"], label=words("trained")[language])] if ends else []),
-            *(_inside(line, top) for line in lines),
+            *(line if whole else _inside(line, top) for line in lines),
         ],
     )
     return Chart(title=title, about=about, panels=[panel])

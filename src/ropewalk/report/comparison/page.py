@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
+from ropewalk.plot.chart import Chart
 from ropewalk.report.comparison.charts import cost, positions, protocol, task
 from ropewalk.report.markup import LANGUAGES, Content, Html, element, html
 from ropewalk.report.page import page as whole_page
-from ropewalk.report.parts import Heading, Shown, figure, table, verdict
+from ropewalk.report.parts import Heading, Shown, figure, numbers, table, verdict
 from ropewalk.report.words import Words
 
 words = Words("compare")
@@ -33,19 +35,53 @@ def page(name: str, found: Mapping[str, Any]) -> str:
         element("h1", words("title", name=name)),
         element("p", intro, class_="soft"),
         verdict(*_said(found)),
-        [figure({lang: positions(text, lang) for lang in LANGUAGES}, "position")] if text else None,
-        [figure({lang: protocol(text, "same", lang) for lang in LANGUAGES}, "same")] if text else None,
-        [figure({lang: task(tasks, one, lang) for lang in LANGUAGES}, one) for one in tasks["tasks"]]
+        _lines(partial(positions, text), "position") if text else None,
+        _lines(partial(protocol, text, "same"), "same") if text else None,
+        [
+            figure({lang: task(tasks, one, lang) for lang in LANGUAGES}, one, _shares(tasks, one))
+            for one in tasks["tasks"]
+        ]
         if tasks
         else None,
         _verdicts(text, found["reference"]) if text else None,
-        [figure({lang: protocol(text, "windows", lang) for lang in LANGUAGES}, "windows")] if text else None,
+        _lines(partial(protocol, text, "windows"), "windows") if text else None,
         _accounts(found, "text" if text else "tasks"),
-        [figure({lang: cost(found, lang) for lang in LANGUAGES}, "cost")] if text else None,
+        [figure({lang: cost(found, lang) for lang in LANGUAGES}, "cost", _costs(found))] if text else None,
         _not_shown(found),
         _how(found),
     ]
     return whole_page(words("page", name=name), body)
+
+
+def _lines(drawn: Callable[..., Chart], name: str) -> Html:
+    """The numbers behind it are those of whole lines: where one leaves the picture is no measurement."""
+    whole = numbers({lang: drawn(lang, whole=True) for lang in LANGUAGES})
+    return figure({lang: drawn(lang) for lang in LANGUAGES}, name, whole)
+
+
+def _shares(tasks: Mapping[str, Any], one: str) -> Html:
+    """Every seed's share of right answers."""
+    heads = [words("symbols"), *(Heading(said=name, number=True) for name in tasks["arms"])]
+    each = [[arm["exact"][one][f"{n}"]["points"] for arm in tasks["arms"].values()] for n in tasks["lengths"]]
+    rows = [
+        [str(n), *(words(row) if isinstance(row, str) else ", ".join(f"{share:g}" for share in row) for row in rows)]
+        for n, rows in zip(tasks["lengths"], each, strict=True)
+    ]
+    return table(heads, rows, label=words("tasks_title", task=words(one)), sorts=False)
+
+
+def _costs(found: Mapping[str, Any]) -> Html:
+    heads = [words("arm"), *(Heading(said=words(key), number=True) for key in ("step", "loss"))]
+    times = found["timing"]["arms"]["text"]
+    rows = [
+        [
+            name,
+            "-" if times[name]["step"] is None else f"{1000 * times[name]['step']:.1f}",
+            _number(_mean(arm["loss"]), 4),
+        ]
+        for name, arm in found["text"]["arms"].items()
+    ]
+    return table(heads, rows, label=words("cost_title"))
 
 
 def _said(found: Mapping[str, Any]) -> list[Content]:
