@@ -13,7 +13,7 @@ import pytest
 
 from ropewalk.cli.compare import show
 from ropewalk.compare.plan import Plan
-from ropewalk.compare.result import _rankings, compared
+from ropewalk.compare.result import _kendall, _rankings, compared
 from ropewalk.compare.study import Study
 from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
@@ -175,10 +175,29 @@ def test_verdicts_over_documents_do_not_contradict(plan: Plan, tmp_path: Path) -
 def test_rankings_are_over_the_seeds_that_all_arms_have() -> None:
     """Seeds move all arms alike: the first of one arm and the mean of another are not comparable."""
     arms = {
-        "a": {"loss": [3.0, 3.04, 3.08], "shared_loss": [3.0, 3.04, 3.08]},
-        "b": {"loss": [3.01, 3.05, 3.09], "shared_loss": [3.02]},
+        "a": {"loss": [3.0, 3.04, 3.08], "shared_loss": [3.0, 3.04, 3.08], "seed": [0, 1, 2], "shared_seed": [0, 1, 2]},
+        "b": {"loss": [3.01, 3.05, 3.09], "shared_loss": [3.02], "seed": [0, 1, 2], "shared_seed": [0]},
     }
-    assert _rankings(arms) == {"own": ["a", "b"], "shared": ["a", "b"], "kendall_tau": 1.0}
+    assert _rankings(arms) == {"own": ["a", "b"], "shared": ["a", "b"], "seeds": [0], "kendall_tau": 1.0}
+    # The first seed of one arm is not done yet, and its second is no match for the other's first.
+    arms["b"] |= {"loss": [3.05, 3.09], "shared_loss": [3.05, 3.09], "seed": [1, 2], "shared_seed": [1, 2]}
+    arms["a"] |= {"loss": [3.06, 3.02, 3.04], "shared_loss": [3.06, 3.02, 3.04]}
+    assert _rankings(arms)["own"] == ["a", "b"]
+    assert _rankings(arms)["seeds"] == [1, 2]
+
+
+@pytest.mark.parametrize(("own", "shared", "tau"), [
+    # scipy 1.17, stats.kendalltau
+    ([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 4.0], 2 / 3),
+    ([1.0, 2.0, math.inf, math.inf], [1.0, 2.0, math.inf, math.inf], 1.0),
+    ([1.0, 2.0, math.inf, math.inf], [2.0, 1.0, math.inf, math.inf], 0.6),
+    ([1.0, 2.0, 3.0, math.inf], [1.0, 2.0, math.inf, math.inf], 0.912870929175277),
+    ([math.inf, math.inf], [1.0, 2.0], None),
+    ([1.0], [1.0], None),
+    ([], [], None),
+])  # fmt: skip
+def test_arms_that_are_alike_have_no_order(own: list[float], shared: list[float], tau: float | None) -> None:
+    assert _kendall(own, shared) == (None if tau is None else pytest.approx(tau))
 
 
 def with_reaches(plan: Plan, reaches: dict[str, list[int]]) -> dict[str, Any]:
@@ -350,3 +369,18 @@ def rows_behind(text: str, name: str) -> list[list[str]]:
     (body,) = re.findall(r"<table.*?</table>", inside, re.DOTALL)
     cells = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in re.findall(r"<tr.*?</tr>", body, re.DOTALL)]
     return [[shown(cell).strip() for cell in row] for row in cells]
+
+
+def test_an_unfinished_study_keeps_the_numbers_of_its_seeds(tmp_path: Path) -> None:
+    """Seeds 0 and 2 of each arm are not done: rows are of seeds 1, 3 and 4. One arm alone has no ranking."""
+    plan = planned(tmp_path)
+    made = {trial.hash: result(trial) for trial in everything(plan) if trial.seed not in (0, 2)}
+    found = compared(plan, made, tmp_path)
+    for name in ("position", "same_tokens", "cost", "tasks"):
+        headings, rows = tables(found)[name]
+        assert {row[headings.index("seed")] for row in rows} == {1, 3, 4}
+    first = plan.trials.trial("text", "rope", 0)
+    found = compared(plan, {first.hash: result(first)}, tmp_path)
+    rated = {**found, "study": {**found["study"], "rates": {}}}
+    assert "ranking depends on the learning rate" not in shown(page("study", rated))
+    assert "cannot be compared: fewer than two arms" in shown(page("study", rated))

@@ -65,6 +65,9 @@ def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
     return {
         "seeds": len(own),
         "asked": plan.seeds(part, arm, results),
+        # Which they are: of an unfinished study any of them may be missing.
+        "seed": [one["seed"] for one in own],
+        "shared_seed": [one["seed"] for one in shared],
         "factor": plan.own_rate(part, arm, results),
         "rate": own[0]["rate"] if own else None,
         "parameters": first and first["parameters"],
@@ -210,21 +213,31 @@ def _rankings(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """By validation loss at the trained length: each arm at its own learning rate, and all at the shared one. Over the
     seeds that every arm has at both: seeds share weights and batches, and move all arms alike."""
     there = {name: about for name, about in arms.items() if about["loss"] and about["shared_loss"]}
-    seeds = min((len(about[key]) for about in there.values() for key in ("loss", "shared_loss")), default=0)
+    each = [set(about[key]) for about in there.values() for key in ("seed", "shared_seed")]
+    seeds = sorted(set.intersection(*each)) if each else []
 
-    def ranked(key: str) -> list[str]:
-        means = {
-            name: statistics.fmean(math.inf if v is None else v for v in about[key][:seeds])
-            for name, about in there.items()
-        }
-        return sorted(means, key=lambda name: (means[name], name))
+    def means(losses: str, numbers: str) -> dict[str, float]:
+        found = {name: dict(zip(about[numbers], about[losses], strict=True)) for name, about in there.items()}
+        worst = {name: [math.inf if known[n] is None else known[n] for n in seeds] for name, known in found.items()}
+        return {name: statistics.fmean(values) for name, values in worst.items() if values}
 
-    own, shared = ranked("loss"), ranked("shared_loss")
-    both = [name for name in own if name in shared]
-    pairs = [(a, b) for i, a in enumerate(both) for b in both[i + 1 :]]
-    agree = sum(shared.index(a) < shared.index(b) for a, b in pairs)
-    tau = (2 * agree - len(pairs)) / len(pairs) if pairs else None
-    return {"own": own, "shared": shared, "kendall_tau": tau}
+    own, shared = means("loss", "seed"), means("shared_loss", "shared_seed")
+    return {
+        "own": sorted(own, key=lambda name: (own[name], name)),
+        "shared": sorted(shared, key=lambda name: (shared[name], name)),
+        "seeds": seeds,
+        "kendall_tau": _kendall(list(own.values()), list(shared.values())),
+    }
+
+
+def _kendall(one: Sequence[float], other: Sequence[float]) -> float | None:
+    """Tau-b, for which arms that are alike, such as two that diverged, have no order; None: one ranks nothing."""
+    signs = [
+        ((a > b) - (a < b), (c > d) - (c < d))
+        for (a, c), (b, d) in itertools.combinations(zip(one, other, strict=True), 2)
+    ]
+    ordered = [sum(sign != 0 for sign in each) for each in zip(*signs, strict=True)]
+    return sum(a * b for a, b in signs) / math.sqrt(math.prod(ordered)) if ordered and all(ordered) else None
 
 
 def _tasks(plan: Plan, results: Results) -> dict[str, Any]:

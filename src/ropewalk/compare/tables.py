@@ -42,14 +42,15 @@ def tables(found: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], Rows]]:
 def _positions(text: Mapping[str, Any]) -> Rows:
     for name, arm in text["arms"].items():
         for part in arm["by_position"]:
-            yield from ((name, part["from"], part["to"], seed, loss) for seed, loss in enumerate(part["loss"]))
+            found = zip(arm["seed"], part["loss"], strict=True)
+            yield from ((name, part["from"], part["to"], seed, loss) for seed, loss in found)
 
 
 def _protocol(text: Mapping[str, Any], protocol: str) -> Rows:
     for name, arm in text["arms"].items():
         for length, losses in arm[protocol].items():
             each = [losses] * arm["seeds"] if isinstance(losses, str) else losses
-            yield from ((name, length, seed, loss) for seed, loss in enumerate(each))
+            yield from ((name, length, seed, loss) for seed, loss in zip(arm["seed"], each, strict=True))
 
 
 def _verdicts(text: Mapping[str, Any]) -> Rows:
@@ -61,8 +62,8 @@ def _verdicts(text: Mapping[str, Any]) -> Rows:
 def _cost(text: Mapping[str, Any], times: Mapping[str, Any]) -> Rows:
     for name, arm in text["arms"].items():
         late = times[name]["loss_at_equal_time"]
-        for seed, loss in enumerate(arm["loss"]):
-            at = late[seed] if seed < len(late) else None
+        for number, (seed, loss) in enumerate(zip(arm["seed"], arm["loss"], strict=True)):
+            at = late[number] if late else None
             yield (name, seed, arm["parameters"], arm["step_flops"], loss, at, times[name]["step"])
 
 
@@ -71,4 +72,5 @@ def _tasks(tasks: Mapping[str, Any]) -> Rows:
         for name, arm in tasks["arms"].items():
             for length, one in arm["exact"][task].items():
                 each = [one["points"]] * arm["seeds"] if isinstance(one["points"], str) else one["points"]
-                yield from ((task, name, length, seed, share) for seed, share in enumerate(each))
+                found = zip(arm["seed"], each, strict=True)
+                yield from ((task, name, length, seed, share) for seed, share in found)

@@ -176,24 +176,29 @@ def _accounts(found: Mapping[str, Any], part: str) -> Html:
     keys = ("equal_tokens", "shared_rate", "equal_time", "rate", "step_time", "parameters", "seeds")
     heads = [words("arm"), *(Heading(said=words(key), number=True) for key in keys)]
     rows: list[list[Shown | Content]] = []
+    ranks, title = found[part]["rankings"], words("accounts_title")
     for name, arm in arms.items():
         own: Content = _number(_mean(arm["loss"]), 4)
         if arm["diverged"]:
             own = words("diverged", count=len(arm["diverged"]), seeds=arm["seeds"])
+        both = dict(zip(arm["shared_seed"], arm["shared_loss"], strict=True))
+        shared = _mean([both[seed] for seed in ranks["seeds"] if seed in both])
         step = times[name]["step"]
         rows.append([
-            name, own, _number(_mean(arm["shared_loss"]), 4), _number(_mean(times[name]["loss_at_equal_time"]), 4),
+            name, own, _number(shared, 4), _number(_mean(times[name]["loss_at_equal_time"]), 4),
             "-" if arm["rate"] is None else f"{arm['rate']:g}", "-" if step is None else f"{1000 * step:.1f}",
             "-" if arm["parameters"] is None else f"{arm['parameters']:,}", str(arm["seeds"]),
         ])  # fmt: skip
-    ranks, title = found[part]["rankings"], words("accounts_title")
+    about = words("accounts_about", seeds=_names([str(seed) for seed in ranks["seeds"]]))
     tau = ranks["kendall_tau"]
     if found["study"]["rates"] is None:
         said = words("shared_only")
+    elif tau is None:
+        said = words("rankings_unknown")
     else:
         said = words("rankings_agree" if tau == 1 else "rankings_differ", tau=_number(tau, 2))
     return html([
-        element("h2", title), element("p", words("accounts_about")), element("p", said),
+        element("h2", title), element("p", about), element("p", said),
         table(heads, rows, label=title, stacks=True),
     ])  # fmt: skip
 
