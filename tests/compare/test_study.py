@@ -184,3 +184,6 @@ def test_what_is_compared_is_written_down_before(tmp_path: Path) -> None:
     (line,) = (tmp_path / "registered.jsonl").read_text().splitlines()
     assert json.loads(line)["hash"] == first
     assert register(study(threads=2), tmp_path) != first
+    # What is run again after another study is what the file says.
+    register(study(), tmp_path)
+    assert load_study(tmp_path / "study.yaml").threads == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.cli.compare import show
+from ropewalk.compare.driver import register
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _kendall, _rankings, compared
 from ropewalk.compare.study import Study
@@ -114,11 +115,11 @@ def test_a_page_of_hostile_names_stands_alone_and_says_what_was_found(plan: Plan
     stands_alone(text)
     assert HOSTILE not in text
     english, chinese = shown(text), shown(text, "zh-CN")
-    assert "within 3 % of that at the trained length (loss in brackets): alibi (2.05)." in english
+    assert "perplexity is at most 3 % above that at the trained length (loss in brackets): alibi (2.05)." in english
     assert f"It rises further for: rope (4.00), same (4.00), {HOSTILE} (30.00)." in english
     assert "learned cannot be asked" in english
     assert "better learned; worse alibi" in english
-    assert "Copying: solved by every seed up to 8 symbols by alibi; trained to 4." in english
+    assert "Copying: solved (90% right) by every seed up to 8 symbols by alibi; trained to 4." in english
     assert "\u6253\u5e73" in chinese
 
 
@@ -236,7 +237,7 @@ def test_seeds_too_few_for_any_verdict_on_a_task_are_no_tie(tmp_path: Path) -> N
     # The reference is not trained yet: what others solve is known.
     found = compared(plan, with_reaches(plan, {"alibi": [8] * 5}), tmp_path)
     assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [8] * 5
-    assert "Copying: solved by every seed up to 8 symbols by alibi" in shown(page("study", found))
+    assert "Copying: solved (90% right) by every seed up to 8 symbols by alibi" in shown(page("study", found))
 
 
 def lost(plan: Plan, arm: str, *seeds: int) -> dict[str, dict[str, Any]]:
@@ -384,3 +385,31 @@ def test_an_unfinished_study_keeps_the_numbers_of_its_seeds(tmp_path: Path) -> N
     rated = {**found, "study": {**found["study"], "rates": {}}}
     assert "ranking depends on the learning rate" not in shown(page("study", rated))
     assert "cannot be compared: fewer than two arms" in shown(page("study", rated))
+
+
+def test_a_page_says_what_was_not_the_same(tmp_path: Path) -> None:
+    """Other data, positions past the trained length, and a study of another hash that was run before."""
+    plan = planned(tmp_path)
+    study = plan.study.model_dump()
+    study["arms"]["alibi"] |= {"data": {"positions": {"kind": "random", "reach": 128}}}
+    study["arms"]["same"] |= {"train": {"steps": 2}, "differs": ["data"]}
+    changed = Plan(Study.model_validate(study))
+    first, second = register(plan.study, tmp_path), register(changed.study, tmp_path)
+    found = compared(changed, {trial.hash: result(trial) for trial in everything(changed)}, tmp_path)
+    english, chinese = shown(page("study", found)), shown(page("study", found), "zh-CN")
+    assert "4 arms against rope; 40 trials" in english
+    assert "Not so for same: the study lets their data differ" in english
+    assert "Past the line no position was trained, but for alibi, whose positions skip." in english
+    assert f"This study is {second}, first run" in english
+    assert f"run in this folder: 1, the first of all being {first}" in english
+    assert f"\u54c8\u5e0c\u4e3a {second}" in chinese
+
+
+def test_a_task_may_be_solved_at_another_length_than_the_shortest(plan: Plan, tmp_path: Path) -> None:
+    made = with_reaches(plan, {"rope": [0] * 5, "alibi": [0] * 5, "same": [0] * 5})
+    for one in made.values():
+        one["measured"]["exact"]["copy"][4] = 1.0
+    english = shown(page("study", compared(plan, made, tmp_path)))
+    assert (
+        "Copying: no arm has every seed solve (90% right) the shortest length that was asked for, 2 symbols." in english
+    )

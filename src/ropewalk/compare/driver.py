@@ -75,8 +75,11 @@ def register(study: Study, out: Path) -> str:
     said = study.model_dump(mode="json")
     name, file = digest(said), out / "registered.jsonl"
     known = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.is_file() else []
+    written, text = out / "study.yaml", to_yaml(said)
+    # Also of one that was run before another: the file is what is run now.
+    if not written.is_file() or written.read_text(encoding="utf-8") != text:
+        written.write_text(text, encoding="utf-8")
     if name not in [one["hash"] for one in known]:
-        (out / "study.yaml").write_text(to_yaml(said), encoding="utf-8")
         with file.open("a", encoding="utf-8") as lines:
             lines.write(json.dumps({"hash": name, "time": time.time()}) + "\n")
     return name

@@ -87,6 +87,8 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
     done = {name: [one for one in measured if one] for name, measured in each.items()}
     trained = plan.trials.recipes["text", study.reference].data.length
     for name, about in arms.items():
+        skips: Any = getattr(plan.trials.recipes["text", name].data, "positions", None)
+        about["reach"] = None if skips is None else skips.reach
         about["same_tokens"] = _by_length(each[name], "same_tokens")
         about["non_overlapping"] = _by_length(each[name], "non_overlapping")
         about["sliding"] = _by_length(each[name], "sliding")

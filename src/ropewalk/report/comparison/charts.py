@@ -30,7 +30,9 @@ def positions(text: Mapping[str, Any], language: str, *, whole: bool = False) ->
         if parts:
             at = [math.sqrt(part["from"] * part["to"]) for part in parts]
             lines.append(_line(name, at, [part["loss"] for part in parts], looks))
-    about = words("position_about", pieces=text["pieces"])[language]
+    reached = [name for name, arm in text["arms"].items() if arm["reach"]]
+    but = words("position_but", names=", ".join(reached)) if reached else ""
+    about = words("position_about", pieces=text["pieces"], but=but)[language]
     return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 

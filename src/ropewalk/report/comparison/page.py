@@ -30,10 +30,12 @@ def page(name: str, found: Mapping[str, Any]) -> str:
     """One HTML file. found: what `ropewalk compare --json` prints."""
     text, tasks = found["text"], found["tasks"]
     arms = {**(text or {}).get("arms", {}), **(tasks or {}).get("arms", {})}
-    intro = words("intro", arms=len(arms), reference=found["reference"], trials=found["trials"]["done"])
+    others = [name for name in arms if "data" in found["study"]["arms"][name]["differs"]]
+    intro = words("intro", arms=len(arms) - 1, reference=found["reference"], trials=found["trials"]["done"])
     body: list[Content] = [
         element("h1", words("title", name=name)),
         element("p", intro, class_="soft"),
+        element("p", words("other_data", names=_names(others)), class_="soft") if others else None,
         verdict(*_said(found)),
         _lines(partial(positions, text), "position") if text else None,
         _lines(partial(protocol, text, "same"), "same") if text else None,
@@ -139,10 +141,11 @@ def _why_no_floor(reference: Mapping[str, Any], asked: Mapping[str, Any]) -> Con
 def _said_of_task(tasks: Mapping[str, Any], one: str) -> Content:
     reach = {name: min(each["reach"], default=0) for name, each in tasks["verdicts"][one].items()}
     best = max(reach.values(), default=0)
+    solved = f"{tasks['solved']:.0%}"
     if not best:
-        return words("task_none", task=words(one))
+        return words("task_none", task=words(one), solved=solved, shortest=min(tasks["lengths"]))
     names = _names([name for name in tasks["arms"] if reach.get(name) == best])
-    return words("task_first", task=words(one), best=f"{best:g}", names=names, longest=tasks["longest"])
+    return words("task_first", task=words(one), solved=solved, best=f"{best:g}", names=names, longest=tasks["longest"])
 
 
 def _verdicts(text: Mapping[str, Any], reference: str) -> Html:
@@ -213,12 +216,14 @@ def _not_shown(found: Mapping[str, Any]) -> Html:
 
 def _how(found: Mapping[str, Any]) -> Html:
     timing = found["timing"]
-    registered = timing["registered"]
-    when = f"{datetime.fromtimestamp(registered[0]['time'], UTC):%Y-%m-%d %H:%M} UTC" if registered else "-"
-    first = registered[0]["hash"] if registered else found["hash"]
-    parts = [element("p", words("registered", hash=first, time=when))]
-    if len(registered) > 1:
-        parts.append(element("p", words("changed", count=len(registered) - 1)))
+    times = {
+        one["hash"]: f"{datetime.fromtimestamp(one['time'], UTC):%Y-%m-%d %H:%M} UTC" for one in timing["registered"]
+    }
+    parts = [element("p", words("registered", hash=found["hash"], time=times.get(found["hash"], "-")))]
+    others = [name for name in times if name != found["hash"]]
+    if others:
+        first = next(iter(times))
+        parts.append(element("p", words("changed", count=len(others), hash=first, time=times[first])))
     hours = f"{timing['cost']['seconds'] / 3600:.2f}"
     parts.append(element("p", words("cost_said", trials=timing["cost"]["trials"], hours=hours)))
     for each in found["versions"]:
