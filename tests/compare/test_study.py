@@ -102,6 +102,17 @@ def test_the_search_takes_a_part_of_the_training_at_other_rates() -> None:
     assert [trial.factor for trial in plan.final("tasks", "rope", found, shared=True)] == [1.0]
 
 
+def test_one_factor_is_taken_without_a_search() -> None:
+    plan = Plan(study(rates={"factors": [0.5]}))
+    needed = plan.needed({})
+    assert plan.own_rate("tasks", "alibi", {}) == 0.5
+    assert sorted((one.arm, one.factor, one.share, one.recipe.train.optimizer.lr) for one in needed) == [
+        ("alibi", 0.5, 1.0, 5e-3), ("alibi", 1.0, 1.0, 1e-2), ("rope", 0.5, 1.0, 5e-3), ("rope", 1.0, 1.0, 1e-2),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="factors"):
+        study(rates={"factors": []})
+
+
 def test_seeds_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
     data = {"kind": "text", "path": str(sample("text", tmp_path / "data")), "length": 32, "isolate": False}
     text = {"recipe": {"data": data}, "lengths": [32], "seeds": 2, "until": {"half_width": 0.01, "seeds": 4}}
@@ -114,6 +125,7 @@ def test_seeds_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
     assert plan.seeds("text", "alibi", results(0.0)) == 2
     assert plan.seeds("text", "alibi", results(1.0)) == 4
     assert plan.seeds("text", "alibi", {}) == 2
+    assert Plan(study(text={**text, "arms": ["rope"]}, tasks=None)).seeds("text", "rope", {}) == 5
 
 
 def test_the_same_study_gives_the_same_numbers_and_does_nothing_twice(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ class Plan:
     def own_rate(self, part: str, arm: str, results: Results) -> float | None:
         """The factor with the lowest validation loss, of equal ones that nearest 1; None: not known yet."""
         search = self._search(part, arm)
-        if not search:
-            return 1.0
+        if not search:  # one factor needs none
+            return 1.0 if self.study.rates is None else self.study.rates.factors[0]
         if any(trial.hash not in results for trial in search):
             return None
         losses = {trial.factor: _loss(results[trial.hash]) for trial in search}
@@ -59,7 +59,7 @@ class Plan:
             return first
         if arm == self.study.reference:
             others = (self.seeds(part, other, results) for other in self.study.arms_of(part)[1:])
-            return max(first, *others)
+            return max([first, *others])
         count = first
         while count < asked.until.seeds and self._too_wide(part, arm, count, asked.until.half_width, results):
             count += 1

@@ -86,8 +86,8 @@ class TaskPart(Part):
 class Rates(Settings):
     """Each arm's own learning rate, searched for with one seed and a part of the budget."""
 
-    factors: tuple[Factor, ...] = (0.5, 1.0, 2.0)
-    """Of the recipe's rate."""
+    factors: tuple[Factor, ...] = Field(default=(0.5, 1.0, 2.0), min_length=1)
+    """Of the recipe's rate; where there is one, it is taken without a search."""
     share: float = Field(default=0.25, gt=0, le=1)
     """Of the training, for each point of the search."""
     shared_seeds: Seeds = 1
