@@ -413,3 +413,23 @@ def test_a_task_may_be_solved_at_another_length_than_the_shortest(plan: Plan, tm
     assert (
         "Copying: no arm has every seed solve (90% right) the shortest length that was asked for, 2 symbols." in english
     )
+
+
+def test_arms_on_other_text_have_no_verdict(tmp_path: Path) -> None:
+    """The study lets the data differ: as many nats, of other tokens, in pieces that are no pairs."""
+    study = planned(tmp_path).study.model_dump()
+    other = str(sample("text", tmp_path / "other"))
+    study["arms"]["alibi"] |= {"data": {"path": other}, "differs": ["data"]}
+    study["arms"]["same"] |= {"data": {"packing": "document", "isolate": True}, "differs": ["data"]}
+    study["arms"][HOSTILE] |= {"train": {"steps": 2}, "differs": ["data"]}
+    plan = Plan(Study.model_validate({**study, "tasks": None}))
+    made = {trial.hash: result(trial) for trial in plan.needed({})}
+    rows = made[plan.trials.trial("text", "alibi", 0).hash]["measured"]["same_tokens"]
+    rows[32] = rows[32][:4]  # it need not have as many
+    found = compared(plan, made, tmp_path)
+    said = {arm: one["verdict"] for arm, one in found["text"]["verdicts"][32].items()}
+    assert said == {"alibi": "other text", "same": "other text", "learned": "better", HOSTILE: "worse"}
+    assert found["text"]["rankings"]["own"] == ["learned", "rope", HOSTILE]
+    english = shown(page("study", found))
+    assert "No verdict on alibi, same: measured on other text than rope, so that losses cannot be compared." in english
+    assert "No verdict on alibi, same: seeds" not in english

@@ -25,6 +25,8 @@ SOLVED = 0.9
 PAYS = 0.05
 """Nats by which the reference must gain from context within its length; else verdicts on text mean nothing."""
 
+OTHER_TEXT = "other text"
+
 Trials = Sequence[Mapping[str, Any]]
 Measured = Sequence[Mapping[str, Any] | None]
 """Of each seed; None of one that diverged."""
@@ -96,9 +98,12 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
     pays = _context_pays([one["context"] for one in done[study.reference]])
     whole = {name: len(done[name]) >= plan.seeds("text", name, results) for name in names}
     lengths = [n for n in sorted({trained, *study.text.lengths}) if n >= trained]
+    # An arm with other data is measured on that: neither its tokens nor its pieces are the reference's.
+    read = {name: _measured_on(plan.trials.recipes["text", name].data) for name in names}
+    base = read[study.reference]
     floors, judged = {}, {}
     for length in lengths:
-        values = {name: _seed_means(done[name], length) for name in names}
+        values = {name: _seed_means(done[name], length) if read[name] == base else OTHER_TEXT for name in names}
         reference = values[study.reference]
         # A reference without the seeds that it lost would be a better one.
         enough = study.text.reference_seeds is not None and whole[study.reference]
@@ -117,9 +122,14 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         "context_pays": pays,
         "noise_floor": floors,
         "verdicts": judged,
-        "rankings": _rankings(arms),
+        "rankings": _rankings({name: arms[name] for name in names if read[name] == base}),
         "arms": arms,
     }
+
+
+def _measured_on(data: Any) -> tuple[str, bool]:
+    """What decides which pieces of text are measured."""
+    return data.path, data.packing == "stream" and not data.isolate
 
 
 def _verdicts(

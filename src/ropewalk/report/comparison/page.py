@@ -124,8 +124,10 @@ def _said_of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, A
         return [*said, words("text_unjudged", why=_why_no_floor(text["arms"][reference], asked))]
     judged = {name: one["verdict"] for name, one in _at(text["verdicts"], trained).items()}
     sides = {key: _names([name for name, one in judged.items() if one == key]) for key in ("better", "worse", "tie")}
-    rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie")]
+    other = [name for name, one in judged.items() if one == "other text"]
+    rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie", "other text")]
     said.append(words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides))
+    said += [words("text_other", names=_names(other), reference=reference)] if other else []
     return [*said, words("text_rest", names=_names(rest))] if rest else said
 
 
