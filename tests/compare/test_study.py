@@ -62,6 +62,20 @@ def test_a_study_that_cannot_be_run_is_refused(changes: dict[str, Any], says: st
         Trials(study(**changes))
 
 
+def test_what_cannot_be_measured_is_refused_before_the_training(tmp_path: Path) -> None:
+    tasks = {**TASKS, "recipe": {"data": {"kind": "tasks", "of": ["copy", "recall"], "longest": 5, "vocabulary": 32}}}
+    Trials(study(tasks={**tasks, "lengths": [22]}))
+    with pytest.raises(ValueError, match=r"recall of 23 keys and 22 symbols for them; write a greater data.vocabulary"):
+        Trials(study(tasks={**tasks, "lengths": [2, 23]}))
+    data = {"kind": "text", "path": str(sample("text", tmp_path / "data")), "length": 64, "isolate": False}
+    text = {"recipe": {"data": data}, "lengths": [128]}
+    with pytest.raises(
+        ValueError, match=r"text.tail=64: a length of 64 tokens has none before .* text.tail=63 or less"
+    ):
+        Trials(study(text=text, tasks=None))
+    Trials(study(text={**text, "tail": 63}, tasks=None))
+
+
 def test_arms_start_from_the_same_weights() -> None:
     arms = {"rope": "rope", "t5": "t5", "learned": {"model": {"encoding": {"kind": "learned", "longest": 64}}}}
     arms["learned"]["differs"] = ["parameters"]  # pyrefly: ignore
@@ -115,7 +129,13 @@ def test_one_factor_is_taken_without_a_search() -> None:
 
 def test_seeds_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
     data = {"kind": "text", "path": str(sample("text", tmp_path / "data")), "length": 32, "isolate": False}
-    text = {"recipe": {"data": data}, "lengths": [32], "seeds": 2, "until": {"half_width": 0.01, "seeds": 4}}
+    text = {
+        "recipe": {"data": data},
+        "lengths": [32],
+        "tail": 16,
+        "seeds": 2,
+        "until": {"half_width": 0.01, "seeds": 4},
+    }
     plan = Plan(study(text=text, tasks=None))
 
     def results(spread: float) -> dict[str, Any]:

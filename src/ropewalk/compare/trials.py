@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from ropewalk.compare.measure_text import PROTOCOL
 from ropewalk.compare.study import Study, TaskPart, TextPart
 from ropewalk.data.config import TaskData, TaskSetData, TextData
 from ropewalk.data.layout import describe
+from ropewalk.data.task_set import TaskSetRows
 from ropewalk.encodings import find
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.overrides import expand, layered, problems
@@ -81,6 +83,7 @@ class Trials:
         self.study = study
         self.recipes = {(part, arm): _recipe(study, part, arm) for part in study.parts for arm in study.arms_of(part)}
         for part in study.parts:
+            self._measurable(part)
             for arm in study.arms_of(part)[1:]:
                 self._comparable(part, arm)
 
@@ -104,6 +107,19 @@ class Trials:
             return {"trained": trained, "lengths": lengths, "tail": asked.tail, "documents": asked.documents}
         assert isinstance(reference.data, TaskSetData)
         return {"longest": reference.data.longest, "lengths": sorted({*asked.lengths}), "samples": asked.samples}
+
+    def _measurable(self, part: str) -> None:
+        """What would end in an error after the training is refused before it."""
+        data, asked = self.recipes[part, self.study.reference].data, self._measure(part)
+        if isinstance(data, TaskSetData):
+            rows = TaskSetRows(data, "decoder", 0, valid=True)
+            for task in data.of:
+                rows.sample(task, asked["lengths"][-1], np.random.default_rng(0))
+        elif asked["tail"] >= asked["lengths"][0]:
+            raise ValueError(
+                f"text.tail={asked['tail']}: a length of {asked['lengths'][0]} tokens has none before so many; write "
+                f"text.tail={asked['lengths'][0] - 1} or less"
+            )
 
     def _comparable(self, part: str, arm: str) -> None:
         ours, theirs = self.recipes[part, arm], self.recipes[part, self.study.reference]
