@@ -13,10 +13,12 @@ import torch
 import transformers
 from torch.nn import functional as F
 
+from ropewalk.checkpoints.inspect.overrides import vllm_keys
+from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.engines import vllm
 from ropewalk.evaluate.passage import Cannot, Passage
-from ropewalk.scaling import Dynamic, Linear, YaRN
+from ropewalk.scaling import Dynamic, Linear, LongRoPE, YaRN
 from tests.checkpoints.small_models import make
 
 TOKENS = np.random.default_rng(2).integers(40, 90, 300)
@@ -129,6 +131,24 @@ def test_what_it_cannot_do_is_said(model: Path, python: Path) -> None:
     with pytest.raises(Cannot, match="candidates"):
         engine.choices(Passage.plain(TOKENS[:100], 10), np.arange(5), Linear(factor=2))
     assert not started(python)
+
+
+def test_a_text_is_refused_whatever_was_read_before(model: Path, python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LongRoPE as vLLM has it: a process for long texts has the long list, short texts want the short one."""
+    published = json.loads(Path("tests/checkpoints/published/phi-3-mini-128k.json").read_text())
+    resolved = resolve(published)
+    scaling, trained = resolved.plan.layers[0].scaling, resolved.plan.trained
+    assert isinstance(scaling, LongRoPE)
+    assert trained == 4096
+    assert vllm_keys(resolved, scaling, 8192) == ({}, None)
+    # Texts of the test are shorter than 4,096 tokens.
+    monkeypatch.setattr(vllm, "vllm_keys", lambda _, under, to: vllm_keys(resolved, under, to * 20))
+    engine = opened(model, engine=f"vllm:{python}")[0]
+    engine.nats(Passage.plain(TOKENS, 10), scaling)
+    with pytest.raises(Cannot, match="no overrides for longrope at 200 tokens"):
+        engine.nats(Passage.plain(TOKENS[:200], 10), scaling)
+    engine.nats(Passage.plain(TOKENS, 10), scaling)
+    assert len(started(python)) == 1
 
 
 def test_another_python_is_answered_with_what_to_type(model: Path, tmp_path: Path) -> None:

@@ -68,12 +68,13 @@ class ByVLLM:
         raise Cannot("vLLM gives the likelihoods of a text's own tokens or of the whole vocabulary, not of candidates")
 
     def _with(self, scaling: Scaling | None, length: int) -> Child:
+        # Asked also where a longer one runs already: that has LongRoPE's long list, which a short text must not have.
+        keys = self._keys(scaling, length)
         child = self._children.pop(scaling, None)
         if child is not None and child.length < length:
             child.close()
             child = None
         if child is None:
-            keys = self._keys(scaling, length)
             while len(self._children) >= KEPT:
                 self._children.pop(next(iter(self._children))).close()
             child = Child(self.python, self._arguments(keys, length))
