@@ -17,7 +17,7 @@ from ropewalk.evaluate.documents import Document
 from ropewalk.evaluate.engines import llama_cpp
 from ropewalk.evaluate.passage import Cannot, Passage
 from ropewalk.scaling import Linear, Llama3, YaRN
-from tests.checkpoints.small_models import make_gguf
+from tests.checkpoints.small_models import MODELS, make_gguf, rope
 
 pytest.importorskip("xllamacpp")
 TOKENS = np.random.default_rng(2).integers(40, 90, 500)
@@ -37,6 +37,19 @@ def test_forced_tokens_have_our_likelihoods(file: Path) -> None:
     for passage, scaling in ((short, None), (long, YARN), (short, Linear(factor=2)), (short, None)):
         np.testing.assert_allclose(theirs.nats(passage, scaling), ours.nats(passage, scaling), atol=1e-3)
     assert np.abs(ours.nats(short) - ours.nats(short, YARN)).max() > 1e-2
+
+
+def test_longrope_is_the_list_of_the_texts_own_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was read before, and at exactly the trained length."""
+    lists = {"short_factor": [1 + 0.125 * i for i in range(8)], "long_factor": [1.0 + i for i in range(8)]}
+    long = rope("longrope", factor=2.0, original_max_position_embeddings=512, **lists)
+    monkeypatch.setitem(MODELS, "long", ("Llama", {**long, "max_position_embeddings": 1024}))
+    file = make_gguf("long", tmp_path)
+    ours, theirs = opened(file)[0], opened(file, engine="llama.cpp")[0]
+    text = np.random.default_rng(3).integers(40, 90, 900)
+    for length in (300, 900, 300, 512, 513):
+        passage = Passage.plain(text[:length], 20)
+        np.testing.assert_allclose(theirs.nats(passage), ours.nats(passage), atol=1e-3)
 
 
 def test_what_it_cannot_do_is_said(file: Path) -> None:

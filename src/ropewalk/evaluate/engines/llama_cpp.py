@@ -18,7 +18,7 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import flags
 from ropewalk.checkpoints.inspect.changes import Wanted
 from ropewalk.evaluate.passage import Cannot, Nats, Numbers, Passage
-from ropewalk.scaling import Scaling
+from ropewalk.scaling import LongRoPE, Scaling
 
 MOST = 1024
 """Scored tokens of a passage, since each is a pass of its own."""
@@ -43,6 +43,10 @@ class LlamaCpp:
         self.name = f"llama.cpp (xllamacpp {version('xllamacpp')}), file's weights, float32 cache"
         self.trained = facts.resolved.plan.trained or facts.resolved.plan.stated
         self.vocabulary = len(facts.resolved.config.get("tokenizer.ggml.tokens", ())) or 2**31
+        layers = facts.resolved.plan.layers
+        lists = [layer.scaling for layer in layers if isinstance(layer.scaling, LongRoPE) and layer.scaling.switches]
+        self.switch = lists[0].trained if lists else None
+        """Tokens of context up to which it has LongRoPE's short list, and past which the long one."""
         self._server: tuple[Scaling | None, int, Any] = (None, 0, None)
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
@@ -77,8 +81,12 @@ class LlamaCpp:
 
     def _with(self, scaling: Scaling | None, length: int) -> Any:
         context = -(-(length + 1) // ROOM) * ROOM
+        if self.switch is not None and length <= self.switch:
+            context = min(context, self.switch)
         under, room, server = self._server
-        if server is None or under != scaling or room < context:
+        # A longer context has the other list: what a text is read with must not depend on those before it.
+        other = self.switch is not None and context <= self.switch < room
+        if server is None or under != scaling or room < context or other:
             self._server = (None, 0, None)  # the old one gives its memory back first
             self._server = (scaling, context, self._started(scaling, context, length))
         return self._server[2]
