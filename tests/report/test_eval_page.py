@@ -62,15 +62,22 @@ def test_both_languages_say_the_same_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "said"),
+    ("steps", "said", "chinese"),
     [
-        ((0.2, 0.1), "at every step measured, up to 4,096 tokens"),
-        ((0.2, 0.0), "still lowers the loss up to 2,048 tokens"),
-        ((0.0, 0.1), "the first difference, 1,024 to 2,048 tokens, holds zero"),
+        ((0.2, 0.1), "at every step measured, up to 4,096 tokens", "每次增加上下文都能降低损失"),
+        ((0.2, 0.009), "to 4,096, the interval of the difference holds zero", "下一步增加到 4,096 个词元时"),
+        ((0.2, -0.3), "up to 2,048 tokens; the next step, to 4,096, raises it", "损失反而升高"),
+        ((0.0045, 0.1), "the difference, 1,024 to 2,048 tokens, holds zero", "第一次增加上下文没有显出损失降低"),
+        ((-0.3, 0.5), "1,024 to 2,048 tokens, raises the loss already", "损失就已升高"),
     ],
 )
-def test_where_the_use_of_context_ends(steps: tuple[float, float], said: str) -> None:
-    assert said in page("m", evaluated(steps))
+def test_where_the_use_of_context_ends(steps: tuple[float, float], said: str, chinese: str) -> None:
+    """A step that raises the loss has an interval without zero, and one that does not lower it says nothing of the
+    next."""
+    text = page("m", evaluated(steps))
+    assert said in text
+    assert chinese in text
+    assert "No step" not in text
 
 
 def test_few_documents_conclude_nothing() -> None:

@@ -75,13 +75,15 @@ def _verdict(found: Mapping[str, Any], lengths: Sequence[int]) -> Html:
 
 
 def _end(losses: Mapping[Any, Sequence[float]], lengths: Sequence[int]) -> dict[str, str]:
-    """The first step to a longer context that is not seen to lower the loss, paired by document."""
+    """The first step to a longer context that is not seen to lower the loss, paired by document. Of later steps it
+    says nothing: one of them may lower it again."""
     for shorter, longer in pairwise(lengths):
         before, after = at(losses, shorter), at(losses, longer)
-        if paired([a - b for a, b in zip(before, after, strict=True)]).verdict != "better":
-            if shorter == lengths[0]:
-                return words("ends_at_once", first=f"{shorter:,}", second=f"{longer:,}")
-            return words("ends", length=f"{shorter:,}")
+        found = paired([a - b for a, b in zip(before, after, strict=True)]).verdict
+        if found != "better":
+            where = "ends_at_once" if shorter == lengths[0] else "ends"
+            key = f"{where}_worse" if found == "worse" else where
+            return words(key, length=f"{shorter:,}", longer=f"{longer:,}")
     return words("ends_never", length=f"{lengths[-1]:,}")
 
 
