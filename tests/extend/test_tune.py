@@ -212,28 +212,32 @@ def test_the_verdict_on_training(loss: float, noise: float, count: int, kind: st
     assert over.mean == pytest.approx(loss, abs=0.02)
 
 
-def test_better_than_before_and_no_better_than_cropping_is_said() -> None:
-    tuned, untuned = judged(0.1)
-    worse = [
-        replace(one, tail=replace(one.tail, loss={n: [v + 0.2 for v in each] for n, each in one.tail.loss.items()}))
-        for one in (tuned, untuned)
-    ]
-    assert decide(*worse)[0] == "crop"
+def behind(one: Judged, by: float) -> Judged:
+    """The same with so many nats more in every token."""
+    return replace(one, tail=replace(one.tail, loss={n: [v + by for v in each] for n, each in one.tail.loss.items()}))
+
+
+@pytest.mark.parametrize(("by", "kind"), [(0.2, "crop"), (0.4, "crop better")])
+def test_better_than_before_and_no_better_than_cropping_is_said(by: float, kind: str) -> None:
+    """Where cropping is better by 0.2, it is not as good."""
+    found, over = decide(*(behind(one, by) for one in judged(0.1)))
+    assert found == kind
+    assert over.low > 0
 
 
 def test_the_page_says_what_training_bought() -> None:
     engine = Engineered({4.0: TO})
     asking = Asking(Stored(engine, None), engine, Workers())
     found = run(asking, ROPE, sets(), [planted("good", 4)], None, tail_tokens=TAIL, cheap=False)
-    found = replace(found, judged={"good": judged(0.0)[1]})
-    for loss, english, chinese in (
-        (0.1, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
-        (-0.1, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
+    for loss, by, english, chinese in (
+        (0.1, 0.0, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
+        (-0.1, 0.0, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
+        (0.1, 0.4, "and cropping is still better", "\u4f46\u622a\u65ad\u4ecd\u7136\u66f4\u597d"),
     ):
-        tuned, untuned = judged(loss)
+        tuned, untuned = (behind(one, by) for one in judged(loss))
         kind, over = decide(tuned, untuned)
         one = Tuned("good", 200, 90.0, 12, Path("model"), "ab", tuned, over, kind, [])
-        data = {"model": "m", **replace(found, tuned=one).to_dict(), "written": None}
+        data = {"model": "m", **replace(found, judged={"good": untuned}, tuned=one).to_dict(), "written": None}
         shown = page("m", json.loads(json.dumps(data)))
         assert english in one.sentence
         for language, says in (("en", english), ("zh-CN", chinese)):

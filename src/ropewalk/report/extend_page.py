@@ -286,7 +286,7 @@ class _Shown:
         """Beside the verdict on the formulas, since it may say to take other weights."""
         kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
         said = words(f"tuned_{kind}", start=tuned["start"], over=str(over), count=over.documents)
-        return verdict(said, good={"take": True, "worse": False}.get(tuned["kind"]))
+        return verdict(said, good={"take": True, "crop better": False, "worse": False}.get(tuned["kind"]))
 
     def _measured(self, one: Mapping[str, Any]) -> list[str]:
         gain, tail = self._gain(one), one["tail"]

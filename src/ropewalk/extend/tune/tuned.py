@@ -14,7 +14,7 @@ from ropewalk.evaluate.measures.tail import Tail
 from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
 from ropewalk.extend.judging import Judged, besides
 
-Kind = Literal["take", "crop", "same", "worse", "too few"]
+Kind = Literal["take", "crop", "crop better", "same", "worse", "too few"]
 RATE = 2e-5
 """PoSE's (arXiv 2309.10400, section 4.1)."""
 
@@ -51,6 +51,7 @@ class Tuned:
         words = {
             "take": "Take the tuned weights",
             "crop": "Training helps, and cropping is as good",
+            "crop better": "Training helps, and cropping is still better",
             "same": "Training made no difference that shows",
             "worse": "Training made it worse",
             "too few": f"{self.over.documents} documents are too few for a verdict on training",
@@ -86,7 +87,9 @@ def decide(tuned: Judged, untuned: Judged) -> tuple[Kind, Interval]:
         return "same", over
     if over.mean < 0:
         return "worse", over
-    return "take" if apart["crop"] and tuned.gain.mean > 0 else "crop", over
+    if not apart["crop"]:
+        return "crop", over
+    return "take" if tuned.gain.mean > 0 else "crop better", over
 
 
 def against(tuned: Judged, untuned: Judged) -> Tail:
