@@ -21,6 +21,7 @@ from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, OutOfTime
+from ropewalk.extend.candidates import Candidate
 from ropewalk.extend.choose import choose
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.prove import prove
@@ -223,6 +224,32 @@ def test_better_than_before_and_no_better_than_cropping_is_said(by: float, kind:
     found, over = decide(*(behind(one, by) for one in judged(0.1)))
     assert found == kind
     assert over.low > 0
+
+
+@pytest.mark.parametrize(("by", "kind"), [(0.2, "leave"), (0.1, "leave"), (-0.1, "take"), (None, "take")])
+def test_where_leaving_the_model_won_training_is_compared_with_that(by: float | None, kind: str) -> None:
+    """by: how much better the model as it is than what was trained, before training, which gains 0.1."""
+    tuned, untuned = judged(0.1)
+    draws = np.random.default_rng(1)
+    left = None
+    if by is not None:
+        loss = {n: [v - by + draws.normal(0, 0.01) for v in each] for n, each in untuned.tail.loss.items()}
+        left = replace(untuned, tail=replace(untuned.tail, loss=loss))
+    assert decide(tuned, untuned, left)[0] == kind
+
+
+def test_what_is_trained_is_not_what_won_where_that_is_the_model_as_it_is() -> None:
+    engine = Engineered({1.0: TO, 4.0: 128}, broken=0.0)
+    asking = Asking(Stored(engine, None), engine, Workers())
+    candidates = [Candidate("leave", ""), planted("good", 4)]
+    found = run(asking, ROPE, sets(), candidates, None, tail_tokens=TAIL, cheap=False)
+    assert found.verdict.kind == "leave"
+    assert tune.start_of(found).candidate.name == "good"
+    left = tune.left_as_it_is(found)
+    assert left is not None
+    assert left.candidate.name == "leave"
+    extended = run(asking, ROPE, sets(), candidates[1:], None, tail_tokens=TAIL, cheap=False)
+    assert tune.left_as_it_is(extended) is None
 
 
 def test_the_page_says_what_training_bought() -> None:

@@ -52,6 +52,8 @@ class Engineered:
     """The number of the pass at which it is killed."""
     name: str = "toy"
     model: str = "toy"
+    broken: float = 2.0
+    """Nats a token that the model as it is loses there."""
     trained: int | None = TRAINED
     vocabulary: int = 400
     passes: int = 0
@@ -65,7 +67,7 @@ class Engineered:
             raise KeyboardInterrupt
         factor = 1.0 if scaling is None else float(getattr(scaling, "factor", 1.0))
         reach = self.reach.get(factor, TRAINED)
-        broken = 2.0 if scaling is None and passage.positions[-1] >= TRAINED else 0.0
+        broken = self.broken if scaling is None and passage.positions[-1] >= TRAINED else 0.0
         found = np.full(passage.scored, math.log(self.vocabulary) + self.cost.get(factor, 0.0) + broken)
         tokens = passage.tokens[-reach:].tolist()
         first, seen = len(tokens) - passage.scored, set[int]()

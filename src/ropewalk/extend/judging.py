@@ -155,7 +155,7 @@ def decide(judged: Mapping[str, Judged]) -> Verdict:
     if not proven:
         return Verdict("crop better" if apart[best] else "crop", "crop", best, [], [])
     best = max(proven, key=lambda name: finals[name].gain.mean)
-    behind = {name: p_value(_between(finals[best], finals[name])) for name in proven if name != best}
+    behind = {name: p_value(between(finals[best], finals[name])) for name in proven if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
     tied.sort(key=lambda name: (round(finals[name].candidate.factor, 6), finals[name].tail.short_cost.mean))
     winner = tied[0]
@@ -163,7 +163,8 @@ def decide(judged: Mapping[str, Judged]) -> Verdict:
     return Verdict(kind, winner, best, tied, proven)
 
 
-def _between(one: Judged, other: Judged) -> list[float]:
+def between(one: Judged, other: Judged) -> list[float]:
+    """By how much one gains more than another, one number a document."""
     return [a - b for a, b in zip(one.gains, other.gains, strict=True)]
 
 

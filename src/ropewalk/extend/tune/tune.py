@@ -33,6 +33,11 @@ def start_of(found: Result) -> Judged:
     return max(able, key=lambda one: one.gain.mean)
 
 
+def left_as_it_is(found: Result) -> Judged | None:
+    """The model without a change where that won, and so is not what is trained."""
+    return found.judged[found.verdict.winner] if found.verdict.kind == "leave" else None
+
+
 def tune(
     path: Path,
     found: Result,
@@ -73,7 +78,7 @@ def tune(
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
     candidate = replace(untuned.candidate, name=name, about=about)
     judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
-    kind, over = decide(judged, untuned)
+    kind, over = decide(judged, untuned, left_as_it_is(found))
     return Tuned(untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, skips)
 
 

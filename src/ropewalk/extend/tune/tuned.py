@@ -1,7 +1,8 @@
 """What training bought: the tuned weights against the same scaling untrained, and against cropping, on equal documents.
 
-The crop is that of the model before training, so the two gains have one baseline. Holm's correction is over both
-comparisons. The documents that judge are not among those that are trained on.
+The crop is that of the model before training, so the two gains have one baseline. Where the verdict without training is
+to leave the model as it is, that is a third comparison: what is trained then is not what won. Holm's correction is over
+all of them. The documents that judge are not among those that are trained on.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Any, Literal
 
 from ropewalk.evaluate.measures.tail import Tail
 from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
-from ropewalk.extend.judging import Judged, besides
+from ropewalk.extend.judging import Judged, besides, between
 
-Kind = Literal["take", "crop", "crop better", "same", "worse", "too few"]
+Kind = Literal["take", "crop", "crop better", "leave", "same", "worse", "too few"]
 RATE = 2e-5
 """PoSE's (arXiv 2309.10400, section 4.1)."""
 
@@ -52,6 +53,7 @@ class Tuned:
             "take": "Take the tuned weights",
             "crop": "Training helps, and cropping is as good",
             "crop better": "Training helps, and cropping is still better",
+            "leave": "Training helps, and is not seen to be better than to leave the model as it is",
             "same": "Training made no difference that shows",
             "worse": "Training made it worse",
             "too few": f"{self.over.documents} documents are too few for a verdict on training",
@@ -76,20 +78,27 @@ class Tuned:
         }
 
 
-def decide(tuned: Judged, untuned: Judged) -> tuple[Kind, Interval]:
-    """Holm over two comparisons: with the model before training, and with cropping."""
-    differences = [a - b for a, b in zip(tuned.gains, untuned.gains, strict=True)]
+def decide(tuned: Judged, untuned: Judged, left: Judged | None = None) -> tuple[Kind, Interval]:
+    """Holm over two comparisons, with the model before training and with cropping, or three. left: the model as it is,
+    where that won."""
+    differences = between(tuned, untuned)
     over = paired(differences)
     if over.documents < FEWEST:
         return "too few", over
-    apart = holm({"untuned": p_value(differences), "crop": p_value(tuned.gains)})
+    than_left = None if left is None else between(tuned, left)
+    p_values = {"untuned": p_value(differences), "crop": p_value(tuned.gains)}
+    apart = holm(p_values if than_left is None else {**p_values, "left": p_value(than_left)})
     if not apart["untuned"]:
         return "same", over
     if over.mean < 0:
         return "worse", over
     if not apart["crop"]:
         return "crop", over
-    return "take" if tuned.gain.mean > 0 else "crop better", over
+    if tuned.gain.mean < 0:
+        return "crop better", over
+    if than_left is not None and not (apart["left"] and paired(than_left).mean > 0):
+        return "leave", over
+    return "take", over
 
 
 def against(tuned: Judged, untuned: Judged) -> Tail:
