@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.extend import greedy
 from ropewalk.extend.prove import prove
-from ropewalk.extend.write import free, served, with_gguf, write
+from ropewalk.extend.write import Written, free, served, with_gguf, write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
 from tests.checkpoints.small_models import make_gguf
 
@@ -45,7 +46,8 @@ def by_hand(scaling: Scaling) -> dict[str, Any]:
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)
 def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: Path, scaling: Scaling) -> None:
     done = write(models / "source", tmp_path / "out", scaling, TO)
-    assert done.engines == {"transformers 5": None, "transformers 4": None, "vLLM": None}
+    assert done.engines == dict.fromkeys(["transformers 5", "transformers 4", "vLLM", "SGLang"])
+    assert list(done.commands(TO)) == ["vLLM", "SGLang", "llama.cpp"]
     want = transformers.LlamaForCausalLM.from_pretrained(models / "source")
     want.config.rope_parameters = by_hand(scaling)
     want.config.max_position_embeddings = TO
@@ -59,6 +61,34 @@ def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: P
     assert {path.name for path in (tmp_path / "out").iterdir()} == names
     for name in names - {"config.json"}:
         assert (tmp_path / "out" / name).read_bytes() == (models / "source" / name).read_bytes()
+
+
+LISTED = LongRoPE(short=(1.5,) * 8, long=(1.5,) * 8, trained=256, factor=2.0, attention_factor=1.05)
+
+
+@pytest.mark.parametrize(
+    ("scaling", "others"),
+    [
+        (YaRN(factor=2, trained=256, attention_factor=1.0), {"SGLang": YaRN(factor=2, trained=256).rotary_gain}),
+        (LISTED, dict.fromkeys(("vLLM", "SGLang"), (1 + math.log(2) / math.log(256)) ** 0.5)),
+    ],
+    ids=["yarn without gain", "listed"],
+)
+def test_an_engine_with_another_gain_has_no_command(
+    models: Path, tmp_path: Path, scaling: Scaling, others: dict[str, float]
+) -> None:
+    """SGLang's YaRN reads no attention_factor, and the LongRoPE of neither does: their gain is the formula's."""
+    done = write(models / "source", tmp_path / "out", scaling, TO)
+    want = f"{scaling.rotary_gain:.4f}"
+    said = {name: f"it multiplies cos and sin by {gain:.4f} instead of {want}" for name, gain in others.items()}
+    assert {name: why for name, why in done.engines.items() if why is not None} == said
+    assert done.commands(TO).keys() == {"vLLM", "SGLang", "llama.cpp"} - others.keys()
+
+
+def test_a_file_that_could_not_be_written_has_no_command(tmp_path: Path) -> None:
+    engines: dict[str, str | None] = {"vLLM": None, "llama.cpp": "no GGUF file is written: merges"}
+    done = Written(path=tmp_path / "out", engines=engines, left_out=())
+    assert done.commands(TO).keys() == {"vLLM", "SGLang"}
 
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda scaling: scaling.kind)

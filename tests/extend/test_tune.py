@@ -101,7 +101,7 @@ def test_what_is_trained_is_judged_written_and_proved(
     # Written as the untuned is, with the trained weights.
     source = tune.checkpoint(whole.tuned, model)
     done = write(source, tmp_path / "out", SCALING, LONG)
-    assert done.engines == {"transformers 5": None, "transformers 4": None, "vLLM": None}
+    assert done.engines == dict.fromkeys(["transformers 5", "transformers 4", "vLLM", "SGLang"])
     assert not any(one.failed for one in prove(source, done.path, SCALING, LONG, "rope walk ".replace(" ", "")))
     passage = Passage.plain(whole.sets.judge[0].tokens, 32)
     loss = float(opened(done.path)[0].nats(passage).mean())

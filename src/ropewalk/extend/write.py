@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.engines import transformers4, transformers5, vllm
+from ropewalk.checkpoints.engines import sglang, transformers4, transformers5, vllm
 from ropewalk.checkpoints.engines.base import Reading
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import rules
@@ -36,6 +36,8 @@ from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
 IN_DIRECTORIES = {"transformers 5": transformers5, "transformers 4": transformers4, "vLLM": vllm}
+SERVED_TOO = {"SGLang": sglang}
+"""Told a command for what was written, and so asked what it makes of that; the keys are not chosen for it."""
 IN_TENSORS = (Llama3, LongRoPE)
 """Scalings that a GGUF file holds as tensors, and not as keys."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".py")
@@ -54,17 +56,22 @@ class Written:
     """The same model as one file, beside a directory."""
 
     def commands(self, to: int) -> dict[str, str]:
-        """By engine, what serves texts of `to` tokens."""
+        """By engine, what serves texts of `to` tokens; none for an engine that would compute something else."""
         name = shlex.quote(str(self.path))
         if self.path.suffix == ".gguf":
-            return {"llama.cpp": f"llama-server -m {name} -c {to}", "others": f"ropewalk export {name} --format hf OUT"}
-        gguf = "OUT.gguf" if self.gguf is None else shlex.quote(str(self.gguf))
-        made = f"ropewalk export {name} --format gguf {gguf}; " if self.gguf is None else ""
-        return {
-            "vLLM": f"vllm serve {name} --max-model-len {to}",
-            "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
-            "llama.cpp": f"{made}llama-server -m {gguf} -c {to}",
-        }
+            found = {
+                "llama.cpp": f"llama-server -m {name} -c {to}",
+                "others": f"ropewalk export {name} --format hf OUT",
+            }
+        else:
+            gguf = "OUT.gguf" if self.gguf is None else shlex.quote(str(self.gguf))
+            made = f"ropewalk export {name} --format gguf {gguf}; " if self.gguf is None else ""
+            found = {
+                "vLLM": f"vllm serve {name} --max-model-len {to}",
+                "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
+                "llama.cpp": f"{made}llama-server -m {gguf} -c {to}",
+            }
+        return {engine: command for engine, command in found.items() if self.engines.get(engine) is None}
 
 
 def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Written:
@@ -144,6 +151,7 @@ def _directory(
     path: Path, resolved: Resolved, out: Path, wanted: Wanted
 ) -> tuple[dict[str, str | None], tuple[str, ...]]:
     config, read_by = _keys(resolved, wanted)
+    asked = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
     if all(why is not None for why in read_by.values()):
         raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
@@ -159,7 +167,8 @@ def _directory(
         shutil.copyfile(file, out / name)
     text = json.dumps(_without_nulls(config), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
-    return read_by, tuple(left_out)
+    too = {name: _short(asked, config, engine) for name, engine in SERVED_TOO.items()}
+    return read_by | too, tuple(left_out)
 
 
 def _short(config: Config, changed: dict[str, Any], engine: Any) -> str | None:
