@@ -15,7 +15,7 @@ import transformers
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.extend import greedy
-from ropewalk.extend.prove import prove
+from ropewalk.extend.prove import Proof, prove
 from ropewalk.extend.write import Written, free, served, with_gguf, write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
 from tests.checkpoints.small_models import make_gguf
@@ -124,6 +124,21 @@ def test_the_proof_holds_and_fails_on_another_factor(models: Path, tmp_path: Pat
     assert ran == ({"ropewalk", "transformers"} if form == "source" else {"ropewalk", "llama.cpp"}) | cached
     other = {one.engine: one for one in prove(models / form, out, YaRN(factor=4, trained=256), TO, TEXT)}
     assert {name for name, one in other.items() if one.failed} == ran - cached
+
+
+@pytest.mark.parametrize(
+    ("mean", "most", "said"),
+    [
+        (5e-5, 4e-3, "within 0.0001 of the source"),
+        (5e-5, 6e-3, "one token more than 0.005 from the source"),
+        (2e-4, 4e-3, "more than 0.0001 from the source"),
+        (math.nan, math.nan, "more than 0.0001 from the source"),
+    ],
+)
+def test_a_proof_says_which_bound_was_left(mean: float, most: float, said: str) -> None:
+    one = Proof(engine="transformers", against="the source", mean=mean, most=most, bound=1e-4)
+    assert one.words == said
+    assert one.failed == (not said.startswith("within"))
 
 
 def test_a_directory_and_a_file_at_once(models: Path, tmp_path: Path) -> None:

@@ -103,6 +103,17 @@ def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(foun
     assert not [word for word in said if re.match(r"(search|select) at", word)]
 
 
+def test_a_proof_that_failed_is_told(found: dict[str, Any]) -> None:
+    """One that is within the bound of the mean, and off in one token."""
+    one = {"engine": "HF", "against": "ropewalk", "mean": 5e-5, "most": 6e-3, "bound": 1e-4, "most_bound": 5e-3}
+    for failed in (False, True):
+        written = found["written"] | {"proofs": [one | {"failed": failed, "not_run": None}]}
+        text = page("m", found | {"written": written})
+        assert "0.0001; 0.005" in text
+        assert ("ropewalk: more than allowed" in text) == failed
+        assert ("\u8d85\u51fa\u5141\u8bb8\u8303\u56f4" in text) == failed
+
+
 def test_weights_that_training_made_better_are_named_at_the_top(found: dict[str, Any]) -> None:
     start, one = next(iter(found["judged"].items()))
     over = one["tail"]["gain"][TO]

@@ -125,8 +125,7 @@ def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int
         if one.not_run is not None:
             rows.append((one.engine, "-", "-", f"not run: {one.not_run}"))
         else:
-            says = f"within {one.bound:g} of" if not one.failed else f"more than {one.bound:g} from"
-            rows.append((one.engine, f"{one.mean:.1e}", f"{one.most:.1e}", f"{says} {one.against}"))
+            rows.append((one.engine, f"{one.mean:.1e}", f"{one.most:.1e}", one.words))
     if rows:
         write_table(("engine", "mean", "one token", f"nats by which the last tokens of {to:,} differ"), rows)
     write("")

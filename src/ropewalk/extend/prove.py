@@ -40,12 +40,23 @@ class Proof:
     most: float = 0.0
     """Of a single token."""
     bound: float = 0.0
+    """Of the mean."""
+    most_bound: float = ONE_TOKEN
     not_run: str | None = None
     """Why the engine was not run."""
 
     @property
     def failed(self) -> bool:
-        return self.not_run is None and not (self.mean <= self.bound and self.most <= ONE_TOKEN)
+        return self.not_run is None and not (self.mean <= self.bound and self.most <= self.most_bound)
+
+    @property
+    def words(self) -> str:
+        """Which of the two bounds it left."""
+        if not self.failed:
+            return f"within {self.bound:g} of {self.against}"
+        if self.mean <= self.bound:
+            return f"one token more than {self.most_bound:g} from {self.against}"
+        return f"more than {self.bound:g} from {self.against}"
 
 
 def prove(

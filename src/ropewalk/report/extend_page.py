@@ -315,7 +315,7 @@ class _Shown:
         proofs = [
             [one["engine"], "", "", "", words("not_run", why=one["not_run"])]
             if one["not_run"]
-            else [one["engine"], f"{one['mean']:.1e}", f"{one['most']:.1e}", f"{one['bound']:g}", one["against"]]
+            else [one["engine"], f"{one['mean']:.1e}", f"{one['most']:.1e}", _allowed(one), _against(one)]
             for one in written["proofs"]
         ]
         numbers = [Heading(said=words(key), number=True) for key in ("mean", "most", "bound")]
@@ -363,6 +363,15 @@ class _Shown:
 
 def _share(one: Mapping[str, Any]) -> str:
     return f"{one['found']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
+
+
+def _allowed(one: Mapping[str, Any]) -> str:
+    """In the mean and of one token; an older result has the first alone."""
+    return "; ".join(f"{one[key]:g}" for key in ("bound", "most_bound") if key in one)
+
+
+def _against(one: Mapping[str, Any]) -> str | dict[str, str]:
+    return words("proof_failed", against=one["against"]) if one.get("failed") else one["against"]
 
 
 def _round(one: Mapping[str, Any]) -> dict[str, str]:
