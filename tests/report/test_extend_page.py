@@ -103,6 +103,19 @@ def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(foun
     assert not [word for word in said if re.match(r"(search|select) at", word)]
 
 
+def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> None:
+    """Nothing is written for it, whatever the verdict."""
+    own = found | {"written": None}
+    words = " ".join(Page(page("m", own), "en").words)
+    assert "the verdict asks for no change" not in words
+    assert '"factor": 4.0' in words
+    one = found["judged"]["good"]
+    tuned = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
+    text = page("m", own | {"tuned": tuned | {"over": one["tail"]["gain"][TO]}})
+    assert "The tuned one is in the run" in text
+    assert "the verdict asks for no change" not in text
+
+
 def test_a_proof_that_failed_is_told(found: dict[str, Any]) -> None:
     """One that is within the bound of the mean, and off in one token."""
     one = {"engine": "HF", "against": "ropewalk", "mean": 5e-5, "most": 6e-3, "bound": 1e-4, "most_bound": 5e-3}

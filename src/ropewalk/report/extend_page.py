@@ -5,6 +5,7 @@ Made from the JSON of a tournament alone, so that a kept result can be shown aga
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -300,15 +301,9 @@ class _Shown:
         ]
 
     def written(self) -> Html:
-        written = self.found["written"]
+        written, tuned = self.found["written"], self.found.get("tuned")
         if written is None:
-            return html(
-                [
-                    element("h2", words("commands_title")),
-                    element("p", words("undecided" if self.said["kind"] == "too few" else "nothing_written")),
-                ]
-            )
-        tuned = self.found.get("tuned")
+            return html([element("h2", words("commands_title")), element("p", self._not_written(tuned))])
         one = tuned["judged"] if tuned and tuned["kind"] == "take" else self.first
         cost = interval(one["tail"]["short_cost"])
         engines = [[name, str(cost) if why is None else why] for name, why in written["engines"].items()]
@@ -336,6 +331,15 @@ class _Shown:
                 [element("pre", line) for line in written["commands"].values()],
             ]
         )
+
+    def _not_written(self, tuned: Mapping[str, Any] | None) -> dict[str, str]:
+        """A verdict that asks for a change is left to the reader where the model is ropewalk's own."""
+        if tuned and tuned["kind"] == "take":
+            return words("own_tuned")
+        scaling = None if self.said["winner"] == "crop" else self.first["candidate"]["scaling"]
+        if scaling is not None:
+            return words("own_model", scaling=json.dumps(scaling))
+        return words("undecided" if self.said["kind"] == "too few" else "nothing_written")
 
     def how(self) -> Html:
         found = self.found
