@@ -17,10 +17,27 @@ def test_bits_per_byte_are_of_the_bytes_that_were_read(tmp_path: Path) -> None:
     """Of texts whose beginning has longer tokens than the rest."""
     file = make_gguf("llama", tmp_path)
     for n in range(2):
-        (tmp_path / f"{n}.txt").write_text(" the" * 200 + "xyzq" * 500 + str(n), encoding="utf-8")
+        (tmp_path / f"{n}.txt").write_text(str(n) + " the" * 200 + "xyzq" * 500, encoding="utf-8")
     texts = [part for n in range(2) for part in ("--text", str(tmp_path / f"{n}.txt"))]
     command = ["eval", str(file), *texts, "--lengths", "60,120", "--tail", "16", "--json"]
     done = CliRunner().invoke(app, [*command, "--store", str(tmp_path / "kept.jsonl")])
     assert done.exit_code == 0, done.output
     for one in json.loads(done.stdout)["perplexity"]:
-        assert one["bits_per_byte"] == pytest.approx(one["nats"] * 119 / (120 * 4) / math.log(2))
+        assert one["bits_per_byte"] == pytest.approx(one["nats"] * 119 / (1 + 119 * 4) / math.log(2))
+
+
+def test_a_text_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    """As it is, and with a line break at its end: copies would make every interval narrower."""
+    file = make_gguf("llama", tmp_path)
+    for n in range(3):
+        (tmp_path / f"{n}.txt").write_text(str(n) + " the" * 200, encoding="utf-8")
+    (tmp_path / "again.txt").write_text((tmp_path / "1.txt").read_text() + "\n", encoding="utf-8")
+    given = [tmp_path / f"{name}.txt" for name in ("0", "1", "2", "0", "again")]
+    command = ["eval", str(file), *(part for path in given for part in ("--text", str(path)))]
+    command += ["--lengths", "60,120", "--tail", "16", "--store", str(tmp_path / "kept.jsonl")]
+    done = CliRunner().invoke(app, [*command, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [one["name"] for one in found["documents"]] == ["0.txt", "1.txt", "2.txt"]
+    assert found["tail"]["benefit"]["documents"] == 3
+    assert "again.txt is the same text as 1.txt, and is left out" in done.stderr

@@ -266,6 +266,8 @@ def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: 
     for one in documents(20):
         (tmp_path / f"{one.name}.txt").write_text(" ".join(map(str, one.tokens)))
     (tmp_path / "twice.txt").write_text((tmp_path / "d0-3.txt").read_text())
+    for one in documents(20):  # the same tokens under another digest
+        (tmp_path / f"{one.name}.md").write_text((tmp_path / f"{one.name}.txt").read_text() + "\n")
     (tmp_path / "short.txt").write_text("1 2 3")
     (tmp_path / "never.txt").write_text(" ".join(map(str, range(1000, 1000 + TO))))
     given = {"longest": TO, "near": TRAINED, "tail": TAIL, "judge": 8}
@@ -277,6 +279,7 @@ def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: 
     every = [one.digest for part in (drawn.search, drawn.select, drawn.judge) for one in part]
     assert [len(part) for part in (drawn.search, drawn.select, drawn.judge)] == [2, 2, 8]
     assert every == sorted(set(every))
+    assert len({one.tokens.tobytes() for part in (drawn.search, drawn.select, drawn.judge) for one in part}) == 12
     assert all(len(far_places(one.tokens, TAIL, TRAINED)) >= 4 for one in drawn.judge)
     second = draw([tmp_path], encode, **given, number=1)
     assert second.search[0].digest == drawn.search[0].digest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import string
@@ -18,6 +17,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ropewalk.cli.extend import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
+from ropewalk.evaluate.documents import cut
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, OutOfTime
@@ -134,14 +134,21 @@ def test_a_worker_with_another_model_refuses(model: Path) -> None:
 
 
 def test_what_judges_is_not_trained_on_under_any_name(texts: Path, tmp_path: Path) -> None:
+    """Nor with a line break at its end, nor continued."""
+
+    def encode(text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
     one = (texts / "3.txt").read_text()
-    (tmp_path / "again.txt").write_text(one)
-    judges = {hashlib.sha256((texts / f"{n}.txt").read_bytes()).hexdigest() for n in (3, 5)}
-    kept = to_train_on([texts, tmp_path], judges)
+    for name, end in (("again.txt", ""), ("again.md", "\n"), ("longer.txt", " and so on")):
+        (tmp_path / name).write_text(one + end)
+    judges = [cut(f"{n}", (texts / f"{n}.txt").read_text(), encode, LONG) for n in (3, 5)]
+    assert all(judge is not None for judge in judges)
+    kept = to_train_on([texts, tmp_path], [judge for judge in judges if judge is not None], encode)
     assert len(kept) == 12
-    assert one not in kept.values()
+    assert not any(text.startswith(one) for text in kept.values())
     with pytest.raises(ValueError, match="none is left to train on"):
-        to_train_on([tmp_path], judges)
+        to_train_on([tmp_path], [judge for judge in judges if judge is not None], encode)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ropewalk.amounts import amount
-from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, write, write_json, write_table
+from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, note, write, write_json, write_table
 from ropewalk.cli.scaling import Left, named_scaling, status_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ropewalk.evaluate.battery import Report
+    from ropewalk.evaluate.documents import Document
     from ropewalk.evaluate.passage import Engine
     from ropewalk.scaling import Scaling
 
@@ -101,7 +102,7 @@ def evaluate(
     spell = of(meant(Path(path))).decode
     found = [
         replace(one, bytes=len(spell(one.tokens.tolist()).encode()))  # `read` has the mean of the whole text
-        for one in read(text, encode, longest=wanted[-1], most=documents)
+        for one in _different(read(text, encode, longest=wanted[-1], most=documents))
     ]
 
     def measured(computes: Engine, encode: Callable[[str], Sequence[int]]) -> Report:
@@ -151,6 +152,16 @@ def _lengths(given: str | None, trained: int, factor: float | None, tail: int) -
         return sorted({int(amount(one)) for one in given.split(",")})
     usual = {trained // 4, trained // 2, trained, *([round(trained * factor)] if factor else [])}
     return sorted(length for length in usual if length > tail)
+
+
+def _different(read: Sequence[Document]) -> list[Document]:
+    """Each text once: the unit of every interval is the document, and a copy would count as another."""
+    found: dict[bytes, Document] = {}
+    for one in read:
+        first = found.setdefault(one.tokens.tobytes(), one)
+        if first is not one:
+            note(f"{one.name} is the same text as {first.name}, and is left out")
+    return list(found.values())
 
 
 def _cache() -> Path:

@@ -54,12 +54,18 @@ def draw(
     wanted = 2 * quarter + judge * (number + 1)
     far = FAR.format(tail=tail, least=FAR_TOKENS, near=near)
     found: list[Document] = []
+    known: set[bytes] = set()
     short = 0
     for name, text in _ordered(paths):
         document = cut(name, text, encode, longest)
         if document is None:
             short += 1
-        elif len(far_places(document.tokens, tail, near)) >= FAR_TOKENS:
+            continue
+        # Two texts that differ past what is read, by a line break at the end or another edition, are one document.
+        if (read := document.tokens.tobytes()) in known:
+            continue
+        known.add(read)
+        if len(far_places(document.tokens, tail, near)) >= FAR_TOKENS:
             found.append(document)
         if len(found) == wanted:
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ropewalk.checkpoints.export.hf import around
@@ -16,13 +16,23 @@ from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare
 from ropewalk.data.prepare.tokenizer import KNOWN
-from ropewalk.evaluate.documents import texts
+from ropewalk.evaluate.documents import Document, cut, texts
 
 
-def to_train_on(paths: Sequence[Path], left_out: Collection[str]) -> dict[str, str]:
-    """Each text by its digest. left_out: digests of those that judge; the same text under another name is the same."""
+def to_train_on(
+    paths: Sequence[Path], judges: Sequence[Document], encode: Callable[[str], Sequence[int]]
+) -> dict[str, str]:
+    """Each text by its digest, without those that judge; the same text under another name is the same, and so is one
+    that begins with all that is read of it."""
     found = {hashlib.sha256(text.encode()).hexdigest(): text for _, text in texts(paths)}
-    kept = {digest: found[digest] for digest in sorted(found) if digest not in left_out}
+    digests, read = {one.digest for one in judges}, {one.tokens.tobytes() for one in judges}
+    longest = len(judges[0].tokens)
+
+    def judging(digest: str) -> bool:
+        document = None if digest in digests else cut("", found[digest], encode, longest)
+        return digest in digests or (document is not None and document.tokens.tobytes() in read)
+
+    kept = {digest: found[digest] for digest in sorted(found) if not judging(digest)}
     if not kept:
         raise ValueError("every text judges, and none is left to train on; give more with --text")
     return kept

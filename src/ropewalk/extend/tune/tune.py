@@ -56,8 +56,7 @@ def tune(
     untuned = start_of(found)
     scaling = untuned.candidate.scaling
     assert scaling is not None
-    judges = {one.digest for one in found.sets.judge}
-    kept = to_train_on(texts, judges)
+    kept = to_train_on(texts, found.sets.judge, encode)
     folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept)}"
     write_data(kept, path, folder / "data")
     asked = recipe(
