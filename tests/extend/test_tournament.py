@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,7 @@ def test_a_linear_scaling_does_not_say_how_long_training_was(tmp_path: Path) -> 
     with pytest.raises(ValueError, match="write --trained N"):
         rotation(tmp_path, 32_768)
     assert rotation(tmp_path, 32_768, 4096).trained == 4096
+    assert rotation(tmp_path, 32_768, 4096).reads == 16_384
     with pytest.raises(ValueError, match=r"--to 8,192 is shorter than the 16,384 tokens that the config of"):
         rotation(tmp_path, 8192, 4096)
 
@@ -290,19 +292,40 @@ def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: 
         draw([tmp_path], encode, **given, number=2)
 
 
+@pytest.mark.parametrize(("extended", "kind", "crop"), [(None, "extend", 32), (128, "crop better", 128)])
+def test_a_crop_leaves_what_the_own_scaling_of_a_model_reads(extended: int | None, kind: str, crop: int) -> None:
+    """The model as it is copies from 128 tokens, a candidate from all of the text, at 0.15 nats a token: better than
+    cropping to the 64 that it was trained for, and worse than cropping to what it reads."""
+    engine = Engineered({1.0: 128, 4.0: TO}, {4.0: 0.15}, broken=0.0)
+    rope, drawn = replace(ROPE, extended=extended), sets(10)
+    for one in drawn.judge:  # what the tail repeats stands within the last 128 tokens
+        one.tokens[-120:-104] = one.tokens[4:20]
+        one.tokens[4:20] = 399
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, rope, drawn, [planted("good", 4)], None, tail_tokens=TAIL, cheap=False)
+    assert found.verdict.kind == kind
+    assert found.judged["good"].tail.best_crop == crop
+    assert f" cropping to {crop}" in found.sentence
+
+
 def test_lengths_have_something_to_crop_to() -> None:
-    assert lengths_of(2048, 8192, 512) == [1024, 2048, 4096, 8192]
-    assert lengths_of(2048, 2048, 256) == [512, 1024, 2048]
+    def rope(trained: int, to: int, extended: int | None = None) -> Rope:
+        return Rope(10_000.0, 64, trained, to, None, extended)
+
+    assert lengths_of(rope(2048, 8192), 512) == [1024, 2048, 4096, 8192]
+    assert lengths_of(rope(2048, 2048), 256) == [512, 1024, 2048]
     with pytest.raises(ValueError, match="has nothing to be compared with"):
-        lengths_of(64, 64, 40)
+        lengths_of(rope(64, 64), 40)
     for trained, to, tail, fewer in (
         (256, 2048, 256, 252),
         (256, 2048, 252, 252),
         (512, 512, 512, 508),
     ):
         with pytest.raises(ValueError, match=rf"--tail {tail} leaves no text .* give fewer than {fewer}"):
-            lengths_of(trained, to, tail)
-    assert lengths_of(256, 2048, 251)
+            lengths_of(rope(trained, to), tail)
+    assert lengths_of(rope(256, 2048), 251)
+    assert lengths_of(rope(8192, 2**18, 2**17), 512) == [8192, 2**16, 2**17, 2**18]  # Llama 3.1
+    assert lengths_of(rope(8192, 2**17, 2**17), 512) == [2**15, 2**16, 2**17]
 
 
 def test_rank_correlation() -> None:

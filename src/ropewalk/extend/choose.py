@@ -45,7 +45,8 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
         raise ValueError(f"--to {to:,} is shorter than the trained length, {known:,}; there is nothing to extend")
     if plan.longest is not None and to < plan.longest:
         raise ValueError(f"--to {to:,} is shorter than the {plan.longest:,} tokens that the config of {path} states")
-    return Rope(layer.base, layer.rotary_width, known, to, layer.scaling)
+    extended = None if layer.scaling is None else plan.longest
+    return Rope(layer.base, layer.rotary_width, known, to, layer.scaling, extended)
 
 
 def choose(
@@ -82,7 +83,7 @@ def choose(
     if search is not None:
         need()
         _can_be_listed(path, rope)
-    near = far_from(rope.trained, lengths_of(rope.trained, to, tail))
+    near = far_from(rope.reads, lengths_of(rope, tail))
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
         opening = Opening(str(path), dtype=dtype, threads=threads)

@@ -97,11 +97,13 @@ class Result:
         }
 
 
-def lengths_of(trained: int, to: int, tail: int) -> list[int]:
-    """Contexts to judge at: half the trained length and all of it, the wanted one, and half of that."""
-    usual = {trained // 2, trained, to // 2, to} if to > trained else {to // 4, to // 2, to}
+def lengths_of(rope: Rope, tail: int) -> list[int]:
+    """Contexts to judge at: half of what the checkpoint reads as it is and all of it, the trained length, the wanted
+    one, and half of that."""
+    reads, to = rope.reads, rope.to
+    usual = {reads // 2, reads, rope.trained, to // 2, to} if to > reads else {to // 4, to // 2, to}
     found = sorted(length for length in usual if tail < length <= to)
-    near = far_from(trained, found) if found else to
+    near = far_from(reads, found) if found else to
     if (room := near - SINKS) <= tail:
         raise ValueError(
             f"--tail {tail:,} leaves no text before it in a crop to {near:,} tokens, {SINKS} sinks among them; give "
@@ -124,8 +126,8 @@ def run(
 ) -> Result:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
     passes of the full length are for divisors that no formula gives; None: there is no search."""
-    lengths = lengths_of(rope.trained, rope.to, tail_tokens)
-    near = far_from(rope.trained, lengths)
+    lengths = lengths_of(rope, tail_tokens)
+    near = far_from(rope.reads, lengths)
     shared = {"tail": tail_tokens, "near": near}
     beside = [one for one in candidates if one.text != "whole"]
     left = {one.name: one for one in candidates if one.text == "whole"}

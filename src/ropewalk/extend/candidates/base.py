@@ -32,6 +32,13 @@ class Rope:
     to: int
     scaling: Scaling | None = None
     """The checkpoint's own."""
+    extended: int | None = None
+    """The length that its own scaling is for."""
+
+    @property
+    def reads(self) -> int:
+        """Tokens that the checkpoint is for as it is, and so those that a crop may leave."""
+        return max(self.trained, self.extended or 0)
 
     @property
     def ratio(self) -> float:
