@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from ropewalk.conformance import Spec, Target, find, verify
 from ropewalk.conformance.checks import every
@@ -83,6 +85,24 @@ def test_the_verdict_comes_first() -> None:
     assert "bound 2.5e-07" in text
     assert "reproduce:" in text
     assert "conformance.md#n01" in text
+
+
+def test_what_raises_has_failed_whatever_float32_explains_before() -> None:
+    """Angles by float32 products are no failure; that the reader of configs raises is one."""
+
+    def cos_sin(built: object, positions: Tensor) -> tuple[Tensor, Tensor]:
+        steps = torch.arange(0, 64, 2, dtype=torch.float32) / 64
+        angles = positions[..., None].float() * 10_000.0**-steps
+        return angles.cos(), angles.sin()
+
+    def frequencies(config: object) -> object:
+        raise KeyError("rope_theta")
+
+    given = {"spec": Spec(), "build": lambda **more: None, "cos_sin": cos_sin}
+    assert verify(SimpleNamespace(**given), only="N07")["N07"].status == "float32"
+    found = verify(SimpleNamespace(**given, frequencies=frequencies), only="N07")["N07"]
+    assert found.status == "failed"
+    assert found.why == "raised KeyError: 'rope_theta'"
 
 
 def test_failures_can_be_raised() -> None:

@@ -200,8 +200,8 @@ def run(check: Check, target: Target, seed: int = 0, expected: Mapping[str, str]
     except Exception as error:
         text = " ".join(str(error).split())
         said = f"raised {type(error).__name__}: {text[:300] + '...' if len(text) > 300 else text}"
-        # What was compared before it raised is kept: it may tell more.
-        earlier = next((each for each in found.compared if not each.holds), None)
+        # What failed before it raised is kept: it may tell more. What float32 explains would hide that it raised.
+        earlier = next((each for each in found.compared if not each.holds and not each.float32), None)
         worst = earlier or Difference(name="", measured=math.nan, bound=None, why=said)
     seconds = time.perf_counter() - began
     notes = "; ".join(found.notes) or None
