@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -333,3 +334,23 @@ def test_scores_are_judged_by_themselves(seed: int) -> None:
         rotate_key=lambda built, x, p: base.rotate(built, x, p) / gain,
     )
     assert verify(moved, only="C5", seed=seed)["C05"].status == "passed"
+
+
+@pytest.mark.parametrize(("past", "status"), [(2**40, "passed"), (8192, "failed")])
+def test_a_target_without_an_error_at_the_start_may_have_none_far_away(past: int, status: str) -> None:
+    """In bfloat16 it answers in float32, and past a table its frequencies are rounded."""
+
+    def rotate(dtype: torch.dtype, x: Tensor, positions: Tensor) -> Tensor:
+        omega = 10_000.0 ** (-torch.arange(0, 64, 2, dtype=torch.float64) / 64)
+        if dtype == torch.bfloat16 and int(positions.max()) > past:
+            omega = omega.bfloat16().double()
+        angle = positions[:, None, :, None].double() * omega
+        cos, sin = angle.cos().float(), angle.sin().float()
+        a, b = x.float().chunk(2, -1)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def build(dtype: torch.dtype = torch.float32, device: str = "cpu") -> torch.dtype:
+        return dtype
+
+    target = SimpleNamespace(spec=Spec(), build=build, rotate=rotate)
+    assert verify(target, only="N04")["N04"].status == status
