@@ -336,3 +336,35 @@ def test_rank_correlation() -> None:
     assert spearman([1, 1, 1], [1, 2, 3]) == 0
     # Ties share their ranks: 1.5, 1.5, 3 against 1, 2, 3.
     assert spearman([5, 5, 7], [1, 2, 3]) == pytest.approx(np.corrcoef([1.5, 1.5, 3], [1, 2, 3])[0, 1])
+
+
+def shifted(gains: list[float], name: str = "good", shorter: float = 0.1) -> Judged:
+    """A candidate with these gains over the best crop, the longest, or the shorter one by so much."""
+    n = len(gains)
+    crop = {32: [3.0 + shorter] * n, 64: [3.0] * n}
+    best = min(3.0, 3.0 + shorter)
+    loss = {32: crop[32], 64: crop[64], TO: [best - gain for gain in gains]}
+    tail = Tail((32, 64, TO), (32, 64), crop, loss, [3.0] * n, [(3.0, 2.5), (3.0, 2.4)] * (n // 2))
+    return Judged(replace(planted("good", 4), name=name), tail)
+
+
+def test_a_verdict_against_its_interval_says_why() -> None:
+    """One of three finalists is better by its own interval, and not after Holm's correction over all of them."""
+    spread = [-1.5, -1.0, -0.5, -0.25, 0.25, 0.5, 1.0, 1.5]
+    judged = {"a": shifted([0.03 + 0.033 * by for by in spread], "a")}
+    judged |= {name: shifted([0.001 * by for by in spread], name) for name in ("b", "c")}
+    verdict = decide(judged)
+    assert verdict.kind == "crop"
+    assert judged["a"].gain.low > 0
+    assert "Holm's correction over 3 finalists leaves it open" in sentence(verdict, judged)
+    del judged["a"]
+    assert "Holm" not in sentence(decide(judged), judged)
+
+
+@pytest.mark.parametrize(("shorter", "said"), [(0.1, ";"), (-0.1, " over cropping to 64;")])
+def test_far_tokens_are_compared_with_the_longest_crop(shorter: float, said: str) -> None:
+    """0.5 and 0.6 nats better on far tokens than cropping to 64, also where cropping to 32 is better over all."""
+    one = shifted([0.2 + 0.01 * n for n in range(8)], shorter=shorter)
+    words = sentence(decide({"good": one}), {"good": one})
+    assert f"on far tokens by {one.tail.far_gain}{said}" in words
+    assert f"better than cropping to {64 if shorter > 0 else 32} by" in words

@@ -103,6 +103,18 @@ def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(foun
     assert not [word for word in said if re.match(r"(search|select) at", word)]
 
 
+def test_the_chinese_verdict_has_the_same_reservations(found: dict[str, Any]) -> None:
+    """Of far tokens, over which crop; of an interval without zero that Holm's correction leaves open."""
+    one = found["judged"]["good"]
+    for best in (32, 64):
+        other = one | {"tail": one["tail"] | {"best_crop": best}}
+        said = page("m", found | {"judged": found["judged"] | {"good": other}})
+        assert ("\u8bcd\u5143\u4e0a\u6bd4\u622a\u65ad\u5230 64 \u597d" in said) == (best == 32)
+    crop = found | {"verdict": found["verdict"] | {"kind": "crop", "winner": "crop", "best": "good"}}
+    finals = sum(one["candidate"]["text"] == "whole" for one in found["judged"].values())
+    assert f"\u7ecf\u8fc7\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u65b9\u6848\u7684 Holm" in page("m", crop)
+
+
 def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> None:
     """Nothing is written for it, whatever the verdict."""
     own = found | {"written": None}

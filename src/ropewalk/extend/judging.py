@@ -175,12 +175,16 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
     crop = f"cropping to {one.tail.best_crop:,}"
     count = f"{gain.documents} documents"
     name = one.candidate.name
+    # An interval of one comparison may leave out zero where the correction over all of them does not.
+    finals = sum(each.candidate.text == "whole" for each in judged.values())
+    doubt = f"; Holm's correction over {finals} finalists leaves it open" if gain.verdict != "no difference" else ""
     match verdict.kind:
         case "too few":
             return f"{count} are too few for a verdict; at {length} {name} gains {gain} nats per token over {crop}."
         case "crop":
             return (
-                f"Cropping is as good: at {length} the best, {name}, gains {gain} nats per token over {crop} ({count})."
+                f"Cropping is as good: at {length} the best, {name}, gains {gain} nats per token over {crop} "
+                f"({count}){doubt}."
             )
         case "crop better":
             return (
@@ -198,8 +202,10 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
 
 def besides(one: Judged) -> str:
     """Far tokens, needles and the cost on short text."""
-    far = one.tail.far_gain
-    parts = [] if far is None else [f"on far tokens by {far}"]
+    far, longest = one.tail.far_gain, one.tail.crop_lengths[-1]
+    # Of far tokens the longest crop is the baseline, which need not be the best one.
+    over = "" if longest == one.tail.best_crop else f" over cropping to {longest:,}"
+    parts = [] if far is None else [f"on far tokens by {far}{over}"]
     if one.needles:
         last = one.needles[-1]
         parts.append("needles found {:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval))

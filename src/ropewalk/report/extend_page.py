@@ -86,14 +86,20 @@ class _Shown:
             gain=str(gain),
             count=gain.documents,
             besides=self._besides(),
+            doubt=words("doubt", finals=self._finals())["zh"] if gain.verdict != "no difference" else "",
         )
         good = {"extend": True, "tie": True, "leave": True, "crop better": False}.get(self.said["kind"])
         return verdict({"en": self.said["sentence"], **chinese}, good=good)
 
+    def _finals(self) -> int:
+        return sum(one["candidate"]["text"] == "whole" for one in self.found["judged"].values())
+
     def _besides(self) -> str:
         tail, parts = self.first["tail"], []
         if tail["far_tokens"] is not None:
-            parts.append(words("besides_far", far=str(interval(tail["far_tokens"])))["zh"])
+            longest = max(int(length) for length in tail["crop"])
+            over = "" if longest == tail["best_crop"] else words("besides_over", crop=f"{longest:,}")["zh"]
+            parts.append(words("besides_far", over=over, far=str(interval(tail["far_tokens"])))["zh"])
         if self.first["needles"]:
             parts.append(words("besides_needles", needles=_share(self.first["needles"][-1]))["zh"])
         scaled = self.first["candidate"]["scaling"] is not None
