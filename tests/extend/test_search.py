@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ropewalk.cli.extend_words import searched_lines
 from ropewalk.evaluate.passage import Nats, Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking
@@ -172,6 +173,20 @@ def test_what_does_not_pay_on_the_documents_to_select_on_is_not_taken(monkeypatc
     assert found is not None
     assert found.select["yarn"] < found.select["ramp"]
     assert "refined" not in found.select
+
+
+def test_steps_that_found_nothing_are_not_called_untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ramp is better than every formula, so that its slow pairs are refined, and no step is better."""
+    pytest.importorskip("optuna")
+    monkeypatch.setattr(searched, "refine", lambda on, rope, divisors, gain, value, *more: (list(divisors), value))
+    found = held(Curved())
+    assert found.searched is not None
+    assert min(found.searched.select, key=found.searched.select.__getitem__) == "ramp"
+    text = page("m", {"model": "m", **found.to_dict(), "written": None})
+    for said in ("\n".join(searched_lines(found.searched)), text):
+        assert "no step from its slow pairs lowered it" in said
+        assert "not refined" not in said
+    assert "\u6ca1\u6709\u4e00\u6b65\u80fd\u66f4\u4f4e" in text
 
 
 def test_a_search_that_cannot_be_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

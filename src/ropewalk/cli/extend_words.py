@@ -73,10 +73,10 @@ def searched_lines(found: Searched) -> list[str]:
         then = "the refined slow pairs are taken"
     elif "refined" in found.select:
         then = "the refined slow pairs are no better and not taken"
+    elif min(found.select, key=found.select.__getitem__) == "ramp":
+        then = "no step from its slow pairs lowered it on the documents to search on"
     else:
-        then = "the slow pairs were not refined" + (
-            "" if min(found.select, key=found.select.__getitem__) == "ramp" else ", since a formula is no worse there"
-        )
+        then = "the slow pairs were not refined, since a formula is no worse there"
     least = "tail loss and needles" if found.with_needles else "tail loss, without needles,"
     return [
         f"search: {len(found.trials)} settings, {given_up} given up halfway, {found.passes} passes; {ramp}",

@@ -251,7 +251,9 @@ class _Shown:
         title, select = words("searched_title"), searched["select"]
         number, what = Heading(said=words("value"), number=True), words("number")
         numbers = [[words(f"ramp_{name}"), f"{value:.4g}"] for name, value in searched["ramp"].items()]
-        state = "taken" if searched["refined"] else "not_taken" if "refined" in select else "not_refined"
+        # Of equal ones a formula stands first, and then nothing is refined.
+        tried = "no_step" if min(select, key=select.__getitem__) == "ramp" else "not_refined"
+        state = "taken" if searched["refined"] else "not_taken" if "refined" in select else tried
         about = words(
             "searched_about",
             settings=len(searched["trials"]),
