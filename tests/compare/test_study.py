@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from ropewalk.checkpoints.load.native import Trained
 from ropewalk.compare import run_trial as running
+from ropewalk.compare import trials
 from ropewalk.compare.driver import Shard, Watcher, register, results_in, run
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import compared
@@ -20,9 +22,11 @@ from ropewalk.compare.trials import Trial, Trials
 from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.encodings import template
+from ropewalk.models import Transformer
+from ropewalk.train.checkpoint.model_directory import write_model
 from ropewalk.train.objective import learner
 from ropewalk.trials.jobs import Workers
-from tests.compare.tiny_study import TASKS, study
+from tests.compare.tiny_study import RECIPE, TASKS, study
 
 HERE = Workers()
 
@@ -100,6 +104,19 @@ def test_a_hash_names_what_a_trial_depends_on(tmp_path: Path, monkeypatch: pytes
     others = [more.trial("tasks", "rope", 1), more.trial("tasks", "rope", 0, 2.0), more.trial("tasks", "xpos", 0)]
     others += [more.trial("tasks", "rope", 0, search=True)]
     assert len({first.hash, *(one.hash for one in others)}) == 5
+
+
+def test_a_hash_names_the_checkpoint_that_is_started_from_by_its_content(tmp_path: Path) -> None:
+    recipe = {**RECIPE, "train": {**RECIPE["train"], "start": str(tmp_path / "model")}}
+    plain, model = Trials(study()), Transformer(Trials(study()).recipes["tasks", "rope"].model)
+    hashes = []
+    for number in range(2):
+        with torch.no_grad():
+            next(model.parameters()).fill_(float(number))
+        write_model(model, tmp_path / "model", World.start(), Trained(12, 12))
+        trials._start.cache_clear()
+        hashes.append(Trials(study(recipe=recipe)).trial("tasks", "rope", 0).hash)
+    assert len({plain.trial("tasks", "rope", 0).hash, *hashes}) == 3
 
 
 def test_the_search_takes_a_part_of_the_training_at_other_rates() -> None:

@@ -29,6 +29,7 @@ from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.overrides import expand, layered, problems
 from ropewalk.train.config import Recipe
 from ropewalk.train.plan.sizes import sizes
+from ropewalk.train.start.source import open_source
 
 ALIKE = 0.005
 """Share of its parameters by which an arm may differ from the reference unsaid."""
@@ -69,6 +70,9 @@ class Trial:
             "sources": _sources(self.recipe.model),
             "threads": self.threads,
         }
+        if self.recipe.train.start is not None:
+            # By content: another checkpoint may stand under the same path later.
+            told["start"] = _start(self.recipe.train.start)
         return digest(told)
 
 
@@ -219,6 +223,11 @@ def outside(config: TransformerConfig) -> list[str]:
 def _sources(config: TransformerConfig) -> dict[str, str]:
     """Encodings outside the package change without its version."""
     return {kind: _source(kind) for kind in outside(config)}
+
+
+@lru_cache
+def _start(path: str) -> str:
+    return open_source(path).fingerprint()
 
 
 @lru_cache
