@@ -26,6 +26,7 @@ UNRECORDED = {
     "engine_rotations": "measures engines; their versions are in it, and tests compare our rules with its answers",
     "lab_browser": "written by tests/browser/driver.py, of one built page",
     "language": "hours of training, with the recipe in it",
+    "language_512": "hours of training, with the recipe in it; sequences of 512 tokens",
     "masked": "hours of training, with the recipe in it",
     "scoreboard": "measures installed libraries; their versions are in it",
     "translation_2017": "hours of training, with the recipe in it; one seed, before there were test pairs",

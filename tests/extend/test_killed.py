@@ -54,7 +54,8 @@ def test_killed_ten_times_it_ends_with_the_same_table(tmp_path: Path) -> None:
     tournament(tmp_path / "whole")
     want, passes = (tmp_path / "whole" / RESULT).read_text(), measured(tmp_path / "whole")
     draws, run_directory = random.Random(0), tmp_path / "killed"
-    for moment in sorted(draws.sample(range(1, passes), KILLS)):
+    # Not near the end: a busy machine may take a while between the last look and the kill.
+    for moment in sorted(draws.sample(range(1, passes * 2 // 3), KILLS)):
         process = begin(run_directory)
         while measured(run_directory) < moment:
             assert process.poll() is None, "it ended before it was killed"
