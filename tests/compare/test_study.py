@@ -108,7 +108,8 @@ def test_a_hash_names_what_a_trial_depends_on(tmp_path: Path, monkeypatch: pytes
 
 def test_a_hash_names_the_checkpoint_that_is_started_from_by_its_content(tmp_path: Path) -> None:
     recipe = {**RECIPE, "train": {**RECIPE["train"], "start": str(tmp_path / "model")}}
-    plain, model = Trials(study()), Transformer(Trials(study()).recipes["tasks", "rope"].model)
+    plain = Trials(study())
+    model = Transformer(plain.recipes["tasks", "rope"].model)
     hashes = []
     for number in range(2):
         with torch.no_grad():

@@ -39,7 +39,7 @@ def pieces(data: TextData, longest: int, most: int) -> list[Document]:
     text, else each of one document."""
     folder = Path(data.path)
     stored = Documents(folder, "valid", "tokens", describe(folder))
-    if data.packing == "stream" and not data.isolate:
+    if as_one_text(data):
         spans = [(start, start + longest) for start in range(0, stored.tokens - longest + 1, longest)]
     else:
         bounds = stored.bounds(0, stored.documents)
@@ -54,6 +54,10 @@ def pieces(data: TextData, longest: int, most: int) -> list[Document]:
     count = min(most, len(spans))
     chosen = [spans[number * len(spans) // count] for number in range(count)]
     return [Document(f"{a}", "", stored.span(a, b), longest) for a, b in chosen]
+
+
+def as_one_text(data: TextData) -> bool:
+    return data.packing == "stream" and not data.isolate
 
 
 def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[str, Any]:

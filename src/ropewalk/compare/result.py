@@ -15,7 +15,7 @@ from typing import Any
 
 from ropewalk.compare.cost import Cost
 from ropewalk.compare.difference import difference, least_p, noise_floor, rank_sum, verdicts
-from ropewalk.compare.measure_text import CANNOT
+from ropewalk.compare.measure_text import CANNOT, as_one_text
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
 from ropewalk.evaluate.statistics import FEWEST, LEVEL, holm, paired, wilson
@@ -129,7 +129,7 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
 
 def _measured_on(data: Any) -> tuple[str, bool]:
     """What decides which pieces of text are measured."""
-    return data.path, data.packing == "stream" and not data.isolate
+    return data.path, as_one_text(data)
 
 
 def _verdicts(

@@ -141,7 +141,7 @@ def _keys(resolved: Resolved, wanted: Wanted) -> tuple[dict[str, Any], dict[str,
     """The config with the keys that most engines read as meant, and what each makes of them."""
     config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
     tried = [config.changed(changes) for changes in (config.old(), config.new())]
-    read_by = [{name: _short(config, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed in tried]
+    read_by = [{name: _short(wanted, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed in tried]
     # The older keys first: where every engine reads them, any version of any of them will.
     best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
     return tried[best], read_by[best]
@@ -151,7 +151,6 @@ def _directory(
     path: Path, resolved: Resolved, out: Path, wanted: Wanted
 ) -> tuple[dict[str, str | None], tuple[str, ...]]:
     config, read_by = _keys(resolved, wanted)
-    asked = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
     if all(why is not None for why in read_by.values()):
         raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
@@ -167,16 +166,16 @@ def _directory(
         shutil.copyfile(file, out / name)
     text = json.dumps(_without_nulls(config), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
-    too = {name: _short(asked, config, engine) for name, engine in SERVED_TOO.items()}
+    too = {name: _short(wanted, config, engine) for name, engine in SERVED_TOO.items()}
     return read_by | too, tuple(left_out)
 
 
-def _short(config: Config, changed: dict[str, Any], engine: Any) -> str | None:
+def _short(wanted: Wanted, changed: dict[str, Any], engine: Any) -> str | None:
     try:
-        found = engine.read(resolve(_without_nulls(changed), where=config.facts.resolved.where, strict=False))
+        found = engine.read(resolve(_without_nulls(changed), where=wanted.resolved.where, strict=False))
     except ValueError as error:
         return str(error)
-    return _length(found, config.wanted) or config.wanted.short_of(found)
+    return _length(found, wanted) or wanted.short_of(found)
 
 
 def _length(found: Reading, wanted: Wanted) -> str | None:
