@@ -245,8 +245,8 @@ def _say(detail: dict[str, Any], path: tuple[str | int, ...], root: Any, data: A
     if fault in ("model_type", "dict_type", "model_attributes_type"):
         return f"should be `key: value` lines, got {short(given)}"
     if fault in ("too_short", "too_long"):
-        bound = f"least {context['min_length']}" if fault == "too_short" else f"most {context['max_length']}"
-        return f"needs at {bound} entries, has {context['actual_length']}"
+        word, bound = ("least", context["min_length"]) if fault == "too_short" else ("most", context["max_length"])
+        return f"needs at {word} {bound} {'entry' if bound == 1 else 'entries'}, has {context['actual_length']}"
     says = detail["msg"].removeprefix("Input ")
     says = re.sub(", unable to parse string as an? .*|, got a number with a fractional part", "", says)
     return f"{says[:1].lower()}{says[1:]}, got {short(given)}"

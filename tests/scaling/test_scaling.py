@@ -70,7 +70,7 @@ def test_every_field_is_described():
         (YaRN, {"factor": 2, "trained": 2048, "dialect": "paper", "mscale": 1}, "mscale is not in the paper"),
         (YaRN, {"factor": 2, "trained": 2048, "dialect": "paper", "attention_factor": 1}, "attention_factor is not"),
         (Llama3, {"factor": 2, "trained": 2048, "low": 5}, "low 5 is above high 4"),
-        (LongRoPE, {"short": (), "long": (), "trained": 9, "factor": 1}, "at least 1 item"),
+        (LongRoPE, {"short": (), "long": (), "trained": 9, "factor": 1}, "short +needs at least 1 entry, has 0"),
         (LongRoPE, {"short": (1,), "long": (1, 1), "trained": 9, "factor": 1}, "short has 1 divisors and long has 2"),
         (LongRoPE, {"short": (1,), "long": (-1,), "trained": 9, "factor": 1}, "greater than 0"),
         (LongRoPE, {"short": (1,), "long": (1,), "trained": 9}, "give one"),
