@@ -41,7 +41,7 @@ SOURCES = tuple(f"src/ropewalk/{name}" for name in FILES)
 RESULT = pieces.RESULTS / "source_mutants.json"
 EXPLAINED = Path(__file__).with_name("source_mutants_explained.json")
 COUNT = 1000
-FIRST, LAST = 15.0, 120.0
+FIRST, LAST = 15.0, 60.0
 """Seconds of tests, as they took when they were mapped."""
 FEW_FILES, FEW_TESTS = 2, 12
 """What a mutant meets first; most fall there."""
@@ -50,7 +50,7 @@ NO_TESTS = 5
 PATIENCE = 5.0
 """Times as long as that, after which tests of a mutant are taken not to end."""
 GROUPS = {
-    "core": ("tests/test_positions.py", "tests/test_phase.py", "tests/test_plan.py", "tests/test_rotation.py"),
+    "core": tuple(f"tests/test_{name}.py" for name in ("positions", "phase", "plan", "rotation", "answers")),
     **{name: (f"tests/{name}",) for name in ("scaling", "encodings", "attention", "nn", "articles", "models")},
 }
 COPIED = ("src", "tests", "benchmarks", "campaigns", "docs", "examples", "scripts", "pyproject.toml")
@@ -97,9 +97,13 @@ class Nearest:
     def tests(self, mutant: Mutant, seconds: float) -> list[str]:
         """In the order to run them in: one of each function, then the second of each, the quickest first."""
         lines = self.of[mutant.file]
-        first, last = enclosing(mutant)
-        every = lines.get(mutant.line) or set().union(*(lines[n] for n in range(first, last + 1) if n in lines))
-        every = every or set().union(*lines.values())  # run when the file is imported
+        around = enclosing(mutant)
+        if around is None:  # it runs when the file is imported, in whichever test comes first
+            every = set().union(*lines.values())
+        else:
+            first, last = around
+            every = lines.get(mutant.line) or set().union(*(lines[n] for n in range(first, last + 1) if n in lines))
+            every = every or set().union(*lines.values())
         turn: dict[str, int] = defaultdict(int)
         placed = []
         for test in sorted(every, key=lambda test: (self.seconds[test], test)):
@@ -122,10 +126,10 @@ def functions(name: str) -> list[tuple[int, int]]:
     return [(node.lineno, node.end_lineno or node.lineno) for node in found]
 
 
-def enclosing(mutant: Mutant) -> tuple[int, int]:
-    """First and last line of the innermost function."""
+def enclosing(mutant: Mutant) -> tuple[int, int] | None:
+    """First and last line of the innermost function, if it is in one."""
     around = [ends for ends in functions(mutant.file) if ends[0] <= mutant.line <= ends[1]]
-    return min(around, key=lambda ends: ends[1] - ends[0], default=(mutant.line, mutant.line))
+    return min(around, key=lambda ends: ends[1] - ends[0], default=None)
 
 
 def quickest(tests: list[str]) -> list[str]:
@@ -238,11 +242,11 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
     assert not any(name.partition(".")[0] == "ropewalk" for name in sys.modules), "it would not be the copy's"
     end = time.monotonic() + 60 * minutes
     every = [mutant for n, mutant in enumerate(sampled(count)) if n % shard[1] == shard[0]]
-    judge = Judge(state / f"copy-{shard[0]}-of-{shard[1]}", Nearest(state))
+    judge, said = Judge(state / f"copy-{shard[0]}-of-{shard[1]}", Nearest(state)), explained()
     for stage, seconds in enumerate((FIRST, LAST)):
         for mutant in every:
             known = verdicts(state).get(mutant.key)
-            if known is not None and not _open(known, stage, mutant, again):
+            if known is not None and (mutant.key in said or not _open(known, stage, mutant, again)):
                 continue
             if time.monotonic() > end:
                 return
@@ -292,21 +296,25 @@ def map_tests(state: Path) -> None:
             subprocess.run(command, cwd=pieces.REPOSITORY, env=environment, check=False)
 
 
+def explained() -> dict[str, str]:
+    """Why a mutant that survived changes nothing that a test should see, by its key."""
+    return json.loads(EXPLAINED.read_text(encoding="utf-8")) if EXPLAINED.exists() else {}
+
+
 def write(state: Path, out: Path, count: int) -> dict[str, Any]:
-    every, known = sampled(count), verdicts(state)
-    explained = json.loads(EXPLAINED.read_text(encoding="utf-8")) if EXPLAINED.exists() else {}
+    every, known, said = sampled(count), verdicts(state), explained()
     found = {mutant.key: known[mutant.key] for mutant in every if mutant.key in known}
     survived = [key for key, each in found.items() if each["verdict"] == "survived"]
-    left = sorted(key for key in survived if key not in explained)
+    left = sorted(key for key in survived if key not in said)
     judged = {name: sum(each["verdict"] == name for each in found.values()) for name in ("killed", "timeout")}
     measured = {
         "sampled": len(every),
         "judged": len(found),
         **judged,
-        "survived and explained": {key: explained[key] for key in sorted(set(survived) & set(explained))},
+        "survived and explained": {key: said[key] for key in sorted(set(survived) & set(said))},
         "survived": left,
     }
-    said = {
+    result = {
         "command": "OMP_NUM_THREADS=1 python -m campaigns.source_mutants run --state DIR",
         "bars": {
             "mutants judged": bars.bar(len(found), len(every), at_least=True),
@@ -319,8 +327,8 @@ def write(state: Path, out: Path, count: int) -> dict[str, Any]:
             key: {name: each[name] for name in ("verdict", "by", "stage", "sources")} for key, each in found.items()
         },
     }
-    pieces.keep(out, said)
-    return said
+    pieces.keep(out, result)
+    return result
 
 
 def main() -> int:

@@ -202,6 +202,21 @@ def test_for_length_of_a_static_plan_is_itself():
             plan.for_length(limit)
 
 
+def test_the_length_it_is_for():
+    lengths = {"extended": 3, "trained": 2, "stated": 1}
+    while lengths:
+        assert Plan(layers=(ALIBI,), **lengths).longest == max(lengths.values())
+        lengths.pop(next(iter(lengths)))
+    assert Plan(layers=(ALIBI,)).longest is None
+
+
+def test_a_layer_with_another_scaling():
+    longer = YaRN(factor=8, trained=32_768)
+    assert qwen().scaled(longer) == qwen(scaling=longer)
+    with pytest.raises(ValueError, match="this layer's alibi has none"):
+        ALIBI.scaled(longer)
+
+
 def test_wavelengths():
     plan = Plan(layers=(rope_layer(1e6, 64, Proportional(fraction=0.25), layout="half"), ALIBI))
     first, second = plan.wavelengths

@@ -85,6 +85,11 @@ def test_take_rows_and_join() -> None:
     ("build", "said"),
     [
         (lambda: positions.explicit(torch.zeros(3)), "positions are integers, got torch.float32"),
+        (
+            lambda: positions.explicit(torch.zeros(3, dtype=torch.complex64)),
+            "positions are integers, got torch.complex64",
+        ),
+        (lambda: positions.explicit([True, False]), "positions are integers, got torch.bool"),
         (lambda: positions.explicit(torch.zeros(1, 2, 3, 4, dtype=torch.int64)), "shape"),
         (lambda: positions.plain(10, limit=5), "limit 5 must lie between 10"),
         (lambda: positions.plain(10, limit=2**41), "2\\*\\*40"),
@@ -116,6 +121,7 @@ def edits() -> dict[str, Positions]:
     moved.order.add_(torch.tensor([[0, 0, 0, 0, -9, -9, -9, -9]]))
     return {
         "replaced": positions.plain(8)._replace(segment=halves),
+        "order replaced": positions.plain(8)._replace(order=torch.arange(8).flip(0)[None]),
         "made anew": Positions(*positions.plain(8)[:2], halves, *positions.plain(8)[3:]),
         "written to": written,
         "written to in inference mode": inferred,

@@ -66,6 +66,8 @@ def queries(B: int, H: int, L: int, K: int, dtype: torch.dtype, storage: str = "
         return torch.randn(B, H, L, K).to(dtype)
     if storage == "transposed":
         return torch.randn(B, L, H, K).to(dtype).transpose(1, 2)
+    if storage == "some heads":
+        return torch.randn(B, 3 * H, L, K).to(dtype)[:, H : 2 * H]
     return torch.randn(B, L, 3 * H, K).to(dtype)[:, :, H : 2 * H].transpose(1, 2)  # of queries, keys and values in one
 
 
@@ -128,7 +130,7 @@ def test_compiled_is_the_formula_bit_for_bit_and_compiles_once(
     torch._dynamo.reset()
     sizes = [(1, 2, 3, 0), (2, 3, 5, 0), (1, 1, 7, 0), (3, 2, 1, 0), (1, 1, 1, 0), (2, 64, 64, 0), (2, 16, 5, 6)]
     for B, H, L, rest in sizes:
-        for storage in ("contiguous", "transposed", "packed"):
+        for storage in ("contiguous", "transposed", "packed", "some heads"):
             for batches in {1, B}:
                 x, (cos, sin) = queries(B, H, L, 64 + rest, dtype, storage), tables(batches, L, 32)
                 want = plain(x, cos, sin, layout)
@@ -306,6 +308,30 @@ def test_exports_with_a_free_length(layout: str) -> None:
     assert same_bits(program(x, cos, sin), rotate(x, cos, sin, layout))
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_gradient_of_the_sines_alone(layout: str) -> None:
+    x, (cos, sin) = queries(1, 2, 5, 8, torch.float64), tables(1, 5, 4, torch.float64)
+    sin.requires_grad_()
+    rotate(x, cos, sin, layout).sum().backward()
+    half = x.unflatten(-1, (2, 4)).unbind(-2) if layout == "half" else x.unflatten(-1, (4, 2)).unbind(-1)
+    assert sin.grad is not None
+    torch.testing.assert_close(sin.grad, (half[0] - half[1]).sum(1, keepdim=True))
+
+
+def test_pairs_of_a_precision_without_a_kernel_are_turned_in_eager_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "COMPILE_FROM", 0)
+    for dtype in (torch.float64, torch.float16):
+        x, (cos, sin) = queries(1, 2, 5, 8, dtype), tables(1, 5, 4, dtype)
+        assert_rounded(f"{dtype}", oracle(x, cos, sin, "pairs"), rotate(x, cos, sin, "pairs"))
+    assert rotation.backend() == "compiled"
+
+
+@pytest.mark.parametrize(("said", "why"), [("0", "ROPEWALK_COMPILE=0"), ("", "no compiled kernel was asked for")])
+def test_why_nothing_is_compiled(said: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROPEWALK_COMPILE", said)
+    assert rotation.backend() == f"eager: {why}"
+
+
 def test_wider_tables_widen_the_arithmetic() -> None:
     x, (cos, sin) = queries(1, 2, 5, 8, torch.float32), tables(1, 5, 4, torch.float64)
     assert_rounded("float64 tables", oracle(x, cos, sin, "half"), rotate(x, cos, sin, "half"))
@@ -334,11 +360,12 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], says: str) -> None
 LARGE = """
 import warnings, torch
 from ropewalk import rotation
-x, table = torch.randn(1, 8, rotation.COMPILE_FROM // 256, 32), torch.rand(1, 1, rotation.COMPILE_FROM // 256, 16)
+x = torch.randn(1, 8, rotation.COMPILE_FROM // 256, 32)
+cos, sin = torch.rand(2, 1, 1, rotation.COMPILE_FROM // 256, 16)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
-    outs = [rotation.rotate(x, table, table, "half") for _ in range(3)]
-assert all(torch.equal(out, rotation.plain(x, table, table, "half")) for out in outs)
+    outs = [rotation.rotate(x, cos, sin, "half") for _ in range(3)]
+assert all(torch.equal(out, rotation.plain(x, cos, sin, "half")) for out in outs)
 print(rotation.backend())
 print(*[w.message for w in caught if w.category is RuntimeWarning], sep="\\n")
 """

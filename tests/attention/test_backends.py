@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.attention import flex_attention
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Rule, Score, attend, choose
+from ropewalk.attention import Rule, Score, attend, choose, eager, tiled
+from ropewalk.attention.choose import WAYS
 from ropewalk.encodings import ALiBi, NoPE, RoPE, Signal
 from ropewalk.positions import PAD, Positions
 from tests.closeness import assert_close
@@ -170,6 +171,8 @@ def test_strict_raises_instead_of_another_backend() -> None:
         ({"signal": RoPE(head_width=16).at(torch.arange(5))}, "4 queries and 4 keys came with positions for 5 and 5"),
         ({"soft_cap": 0.0}, "soft_cap=0.0 must be positive"),
         ({"sink": torch.zeros(3)}, "there are 2 heads here"),
+        ({"v": torch.zeros(1, 1, 4, 16)}, r"are not \(B, H, L, K\)"),
+        ({"v": torch.zeros(1, 2, 5, 16)}, r"are not \(B, H, L, K\)"),
     ],
 )
 def test_wrong_arguments_are_named(change: dict, said: str) -> None:
@@ -191,6 +194,30 @@ def test_a_one_way_encoding_is_refused_both_ways() -> None:
 def test_a_rule_that_sees_nothing_is_refused(window: int) -> None:
     with pytest.raises(ValueError, match=f"window={window}"):
         Rule(window=window)
+
+
+@pytest.mark.parametrize(("keep_first", "window"), [(-1, 4), (2, None)])
+def test_keys_are_kept_past_a_window_alone(keep_first: int, window: int | None) -> None:
+    with pytest.raises(ValueError, match=f"keep_first={keep_first} keeps keys past a window"):
+        Rule(window=window, keep_first=keep_first)
+
+
+@pytest.mark.parametrize("backend", [None, *WAYS])
+@pytest.mark.parametrize(("queries", "keys"), [(0, 3), (3, 0)])
+def test_of_no_queries_or_no_keys(queries: int, keys: int, backend: str | None) -> None:
+    q, k, v = torch.randn(2, 4, queries, 16), torch.randn(2, 2, keys, 16), torch.randn(2, 2, keys, 8)
+    signal = NoPE().at(positions.plain(queries), positions.plain(keys))
+    assert attend(q, k, v, Score(signal, Rule()), backend=backend).equal(torch.zeros(2, 4, queries, 8))
+
+
+def test_a_sink_without_weight_where_nothing_is_seen_has_no_gradient() -> None:
+    q, k, v = torch.randn(3, 1, 2, 6, 16)
+    sink = torch.tensor([-torch.inf, 0.5]).requires_grad_()
+    at = positions.padded([4], width=6)
+    attend(q, k, v, Score(NoPE().at(at), Rule(), sink=sink), backend="tiled", strict=True).sum().backward()
+    assert sink.grad is not None
+    assert sink.grad[0] == 0
+    assert sink.grad[1] != 0
 
 
 @pytest.mark.parametrize("L", [1, 6])
@@ -335,6 +362,47 @@ def test_a_query_that_is_not_a_number_stays_so(backend: str) -> None:
     out = attend(q, k, v, Score(NoPE().at(positions.plain(4)), Rule()), backend=backend, strict=True)
     assert out.isnan().all(-1).nonzero().tolist() == [[0, 1, 2]]
     assert out.isnan().any(-1).sum() == 1
+
+
+@pytest.mark.parametrize("at", [positions.plain(40), positions.packed([[25, 15]])], ids=["plain", "packed"])
+def test_few_keys_in_bfloat16_that_learn(at: Positions) -> None:
+    """Their backward pass is in float32 on a CPU: with a mask and without one."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(1, 4, 40, 16).bfloat16().requires_grad_() for _ in range(3)]
+    found = []
+    for backend, dtype in (("sdpa", torch.bfloat16), ("eager", torch.float64)):
+        out = attend(*(x.to(dtype) for x in inputs), Score(NoPE().at(at), Rule()), backend=backend, strict=True)
+        assert out.dtype == dtype
+        found.append([out.double(), *(x.double() for x in torch.autograd.grad(out.sum(), inputs))])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-6)
+
+
+@pytest.mark.parametrize("backend", ["sdpa", "documents"])
+def test_values_narrower_than_keys_of_more_heads_than_either(backend: str) -> None:
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 1, 24, 96, 16, dtype=torch.float64)
+    v = torch.randn(1, 24, 96, 8, dtype=torch.float64)
+    score = Score(NoPE().at(positions.packed([[50, 46]])), Rule())
+    want = attend(q, k, v, score, backend="eager")
+    assert_close(backend, want, attend(q, k, v, score, backend=backend, strict=True), 1e-13)
+
+
+@pytest.mark.parametrize("length", [37, 64])
+def test_the_parts_of_a_graph_are_the_whole(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a compiler is given in place of tiles: parts of the queries, here 2 and 16 of them."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, heads, length, 16, dtype=torch.float64).requires_grad_() for heads in (4, 2, 2))
+    score = Score(ALiBi(heads=4).at(positions.plain(length)), Rule(window=9), soft_cap=2.0)
+    scores = q.shape[:3].numel() * length
+    for tile in (scores // 8, scores // 64):
+        monkeypatch.setattr(tiled, "TILE", tile)
+        found = []
+        for way in (tiled._in_graph, eager.attend):
+            out = way(q, k, v, score)
+            found.append([out, *torch.autograd.grad(out.square().sum(), (q, k, v))])
+        for got, want in zip(*found, strict=True):
+            assert_close("parts", want, got, 1e-13 * max(1.0, want.abs().max().item()))
 
 
 def test_tiled_has_no_second_derivative_and_says_so() -> None:

@@ -343,6 +343,38 @@ def test_a_shift_stays_within_the_limit() -> None:
     assert cache.read()[2].index.tolist() == [[0, 1, 2, 3]]
 
 
+def test_a_shift_of_some_rows_past_the_limit_names_the_farthest() -> None:
+    cache = LayerCache(2, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k = torch.randn(2, KEY_HEADS, 4, HEAD_WIDTH)
+    cache.append(k, k, positions.plain(4, limit=64))
+    with pytest.raises(ValueError, match="moves a key to position 103, outside"):
+        cache.shift(encodings.build("rope", head_width=HEAD_WIDTH), torch.tensor([0, 100]))
+
+
+def test_rows_of_other_lengths_after_an_eviction_are_written_where_each_ends() -> None:
+    """Rows of 6 and 3 keys, then a token each, then padded tokens: nothing is written over."""
+    cache = LayerCache(2, 12, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k = torch.randn(2, KEY_HEADS, 12, HEAD_WIDTH)
+    cache.append(k[:, :, :6], k[:, :, :6], positions.plain(6, limit=64))
+    cache.crop(torch.tensor([6, 3]))
+    cache.append(k[:, :, 6:7], k[:, :, 6:7], positions.explicit(cache.next[:, None], limit=64))
+    more = positions.padded([1, 3], limit=64)
+    place = more.index + cache.next[:, None]
+    keys, _, at = cache.append(k[:, :, 7:10], k[:, :, 7:10], more._replace(index=place, order=place))
+    for row, given in enumerate(([*range(8)], [0, 1, 2, 6, 7, 8, 9])):
+        seen = at.segment[row] != PAD
+        assert at.index[row][seen].tolist() == list(range(len(given)))
+        assert keys[row][:, seen].equal(k[row][:, given])
+
+
+def test_the_cache_of_one_layer() -> None:
+    layer = LayerCache(2, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
+    cache = Cache([layer], "")
+    k = torch.randn(2, KEY_HEADS, 4, HEAD_WIDTH)
+    layer.append(k, k, positions.plain(4, limit=64))
+    assert (cache.limit, cache.fork().next.tolist(), len(cache)) == (64, [4, 4], 1)
+
+
 def test_padding_takes_no_room() -> None:
     """Sequences of 8 and 1 tokens, then 2 and 4 more, padded: 10 and 5 of 10 slots."""
     cache = LayerCache(2, 10, KEY_HEADS, HEAD_WIDTH, limit=64)

@@ -155,6 +155,13 @@ def test_a_tile_takes_what_is_said_forward_and_backward(kind: str) -> None:
         assert said / FACTOR - SMALL <= found <= FACTOR * said + SMALL
 
 
+def test_bytes_of_a_tile_that_holds_all_scores() -> None:
+    """3 sequences, 8 heads, 5 queries and keys: for each pair 8 float32, a mask's byte twice, and ALiBi's bias."""
+    q, k, _ = torch.randn(3, 3, 8, 5, 16)
+    score = Score(encodings.ALiBi(heads=8).at(positions.plain(5)), Rule())
+    assert tiled.tile_bytes(q, k, score)[0] == 3 * 5 * 5 * (8 * 4 + 2 + score.signal.encoding.bias_bytes(8))
+
+
 def pairs_of(rule: Rule, at: Positions, to: Positions) -> int:
     return sum(part.pairs for part in parts(rule, at, to, tiled.TILE // 8, tiled.FEWEST))
 

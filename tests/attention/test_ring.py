@@ -90,6 +90,31 @@ def test_a_fork_still_knows_that_layers_share_their_positions() -> None:
     assert [layer.filled for layer in fork.layers] == [2, 2]
 
 
+def test_a_ring_that_has_lost_nothing_takes_back_to_the_start() -> None:
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x, cache = layer.tokens(1, 10), ring(layer, 1, slack=3)
+    one_by_one(layer, x, cache, 0, 4)
+    cache.crop(1)
+    got = one_by_one(layer, x, cache, 1, 10)
+    assert_close("after the crop", layer(x, positions.plain(10, limit=LIMIT))[:, :, 1:], got, 4e-6)
+
+
+def test_the_first_order_whose_window_has_lost_nothing() -> None:
+    """Keys 0 to 8 of 14 are gone, and 9 with the next token: that may have order 14, the window then beginning at 10,
+    and not 13."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x = layer.tokens(1, 15)
+    for order, refused in ((13, True), (14, False)):
+        cache = ring(layer, 1, slack=0)
+        one_by_one(layer, x, cache, 0, 14)
+        at = positions.explicit(torch.tensor([[order]]), LIMIT)
+        if refused:
+            with pytest.raises(ValueError, match="orders must rise"):
+                layer(x[:, 14:], at, cache)
+        else:
+            layer(x[:, 14:], at, cache)
+
+
 @pytest.mark.parametrize("slack", [0, 30])
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_orders_that_do_not_rise_are_exact_or_refused(slack: int, chunk: int) -> None:

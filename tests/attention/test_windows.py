@@ -18,7 +18,7 @@ PLACES = {
     "packed": positions.packed([[300, 400], [LENGTH]], width=LENGTH),
     "padded": positions.padded([LENGTH, 310]),
     "shuffled": positions.plain(LENGTH).take(torch.randperm(LENGTH, generator=torch.Generator().manual_seed(0))),
-    "gaps": positions.explicit((torch.arange(LENGTH) * 3)[None]),
+    "gaps": positions.explicit(torch.randint(2, 6, (1, LENGTH), generator=torch.Generator().manual_seed(0)).cumsum(1)),
 }
 RULES = [
     Rule(window=1),

@@ -95,6 +95,16 @@ def test_it_passes_the_invariances_in_float32(row: rows.Row, check, monkeypatch:
     check(row, torch.float32)
 
 
+def test_one_of_several_in_a_module_is_found_by_its_class(row: rows.Row, tmp_path: Path) -> None:
+    one = (tmp_path / "my_pkg" / "cable.py").read_text()
+    (name,) = re.findall(r"^class (\w+)\(Encoding\)", one, flags=re.MULTILINE)
+    both = one.replace("my_pkg.cable", f"my_pkg.both.{name}") + f"\n\nclass Other({name}):\n    pass\n"
+    (tmp_path / "my_pkg" / "both.py").write_text(both)
+    assert encodings.find(f"my_pkg.both.{name}").__name__ == name
+    with pytest.raises(ValueError, match="it must be 'my_pkg"):
+        encodings.find(f"my_pkg.cable.{name}")
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [

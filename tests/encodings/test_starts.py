@@ -1,0 +1,47 @@
+"""What encodings start training from and what their parameters are held to, by the papers and their code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ropewalk import encodings
+
+MANY = 4096  # heads: enough for a range to be seen in a sample
+
+
+def spread(values: torch.Tensor, low: float, high: float) -> None:
+    """Evenly over the range, and nowhere outside of it."""
+    assert values.min() >= low
+    assert values.max() <= high
+    assert values.mean().item() == pytest.approx((low + high) / 2, abs=0.02 * (high - low))
+    assert values.std().item() == pytest.approx((high - low) / 12**0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(("form", "rate"), [("log", 1), ("power", 2)])
+def test_kerple(form: str, rate: float) -> None:
+    torch.manual_seed(0)
+    kerple = encodings.build({"kind": "kerple", "form": form}, heads=MANY)
+    spread(kerple.scale.detach(), 0, 2)
+    spread(kerple.rate.detach(), 0, rate)
+    with torch.no_grad():
+        kerple.scale.fill_(-1.0)
+        kerple.rate.copy_(torch.tensor([-1.0, 3.0]).repeat(MANY // 2))
+    scale, rates = kerple(torch.arange(3))
+    assert scale.unique().tolist() == pytest.approx([0.01])
+    assert rates.unique().tolist() == pytest.approx([0.01, 3.0 if form == "log" else 2.0])
+
+
+def test_fire() -> None:
+    torch.manual_seed(0)
+    fire = encodings.build({"kind": "fire", "hidden": 64}, heads=MANY)
+    spread(fire.outer.detach(), -1 / 8, 1 / 8)
+    assert (fire.slope.item(), fire.threshold.item()) == (pytest.approx(0.1), 512.0)
+    assert not fire.offset.any()
+
+
+def test_tables() -> None:
+    torch.manual_seed(0)
+    assert encodings.build("t5", heads=16).weight.std().item() == pytest.approx(1 / 4, rel=0.1)
+    learned = encodings.build({"kind": "learned", "longest": 512}, width=64)
+    assert learned.weight.std().item() == pytest.approx(0.02, rel=0.02)
