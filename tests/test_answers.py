@@ -34,6 +34,8 @@ def test_a_size_without_a_name(mistake: Callable[[], object], answer: str) -> No
         (lambda: RoPE(dim=64), "dim", "Did you mean head_width?"),
         (lambda: RoPE(head_dim=64), "head_dim", "Did you mean head_width?"),
         (lambda: ALiBi(num_heads=8), "num_heads", "Did you mean heads?"),
+        (lambda: rw.encodings.Chain(num_heads=8), "num_heads", "Did you mean heads?"),
+        (lambda: rw.encodings.Chain(dim=8), "dim", "Did you mean head_width?"),
         (lambda: RoPE(head_width=64, theta=5e5), "theta", "Did you mean base?"),
         (lambda: RoPE.Config(rope_theta=5e5), "rope_theta", "Did you mean base?"),
         (lambda: rw.encodings.build({"kind": "rope", "theta": 5e5}, head_width=64), "theta", "Did you mean base?"),

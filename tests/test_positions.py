@@ -104,6 +104,13 @@ def test_errors_say_the_value_and_the_limit(build, said: str) -> None:
         build()
 
 
+def test_a_part_of_known_positions_is_not_called_plain() -> None:
+    whole = positions.plain(8)
+    part = whole.take(torch.tensor([0, 1, 6, 7])).know(whole=whole)
+    assert part.whole is whole
+    assert not part.is_plain
+
+
 def test_plain_positions_stay_plain_on_another_device() -> None:
     assert positions.plain(4, batch=2).to("meta").is_plain
 

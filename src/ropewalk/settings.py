@@ -40,7 +40,7 @@ else:
 class Settings(Answering):
     """Base of all configs. A variant has `kind: Literal["..."] = "..."`; fields are described by their docstrings."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     def __repr_name__(self) -> str:
         return type(self).__qualname__

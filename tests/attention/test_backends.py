@@ -169,6 +169,14 @@ def test_strict_raises_instead_of_another_backend() -> None:
     [
         ({"q": torch.zeros(1, 3, 4, 16)}, r"are not \(B, H, L, K\)"),
         ({"signal": RoPE(head_width=16).at(torch.arange(5))}, "4 queries and 4 keys came with positions for 5 and 5"),
+        (
+            {"signal": RoPE(head_width=16).at(range(5), range(4))},
+            "4 queries and 4 keys came with positions for 5 and 4",
+        ),
+        (
+            {"signal": RoPE(head_width=16).at(range(4), range(5))},
+            "4 queries and 4 keys came with positions for 4 and 5",
+        ),
         ({"soft_cap": 0.0}, "soft_cap=0.0 must be positive"),
         ({"sink": torch.zeros(3)}, "there are 2 heads here"),
         ({"v": torch.zeros(1, 1, 4, 16)}, r"are not \(B, H, L, K\)"),

@@ -16,6 +16,7 @@ from ropewalk import encodings, positions
 from ropewalk.attention import Rule, Score, attend, choose, documents, tiled
 from ropewalk.attention.choose import WAYS
 from ropewalk.attention.reach import parts
+from ropewalk.attention.score import widening
 from ropewalk.nn.dropout import Dropout, DropoutKey
 from ropewalk.positions import PAD, Positions
 from tests.closeness import assert_close
@@ -160,6 +161,13 @@ def test_bytes_of_a_tile_that_holds_all_scores() -> None:
     q, k, _ = torch.randn(3, 3, 8, 5, 16)
     score = Score(encodings.ALiBi(heads=8).at(positions.plain(5)), Rule())
     assert tiled.tile_bytes(q, k, score)[0] == 3 * 5 * 5 * (8 * 4 + 2 + score.signal.encoding.bias_bytes(8))
+
+
+def test_bytes_of_what_is_widened() -> None:
+    q, v = torch.randn(1, 24, 3, 16), torch.randn(1, 24, 3, 8)
+    assert widening(q, q, q) == 0
+    assert widening(q, q, v) == 24 * 3 * 16 * 4
+    assert widening(v, v, q) == 2 * 24 * 3 * 16 * 4
 
 
 def pairs_of(rule: Rule, at: Positions, to: Positions) -> int:

@@ -68,6 +68,8 @@ def test_beams_of_a_ring_know_what_each_has_lost() -> None:
     cache = ring(layer, 2, slack=3)
     at = positions.padded([20, 3], limit=LIMIT)
     layer(layer.tokens(2, 20), at, cache)
+    with pytest.raises(ValueError, match="more slack"):
+        cache.crop(10)
     short = cache.select([1, 1, 1])
     short.crop(1)
     assert short.next.tolist() == [1, 1, 1]
@@ -97,6 +99,11 @@ def test_a_ring_that_has_lost_nothing_takes_back_to_the_start() -> None:
     cache.crop(1)
     got = one_by_one(layer, x, cache, 1, 10)
     assert_close("after the crop", layer(x, positions.plain(10, limit=LIMIT))[:, :, 1:], got, 4e-6)
+
+
+def test_a_window_longer_than_the_cache_takes_no_more_room() -> None:
+    cache = LayerCache(1, 4, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=Rule(window=WINDOW))
+    assert (cache.ring, cache.capacity) == (False, 4)
 
 
 def test_the_first_order_whose_window_has_lost_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -187,6 +188,12 @@ def test_partial_rotation_passes_the_rest_through() -> None:
 def test_refused_with_the_value_and_the_way_out(settings: dict, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         RoPE(**settings)
+
+
+def test_help_names_its_settings() -> None:
+    named = list(inspect.signature(RoPE).parameters)
+    assert named[:5] == ["config", "width", "heads", "head_width", "base"]
+    assert "kind" not in named
 
 
 def test_moving_on_several_axes_or_by_an_unknown_length_is_refused() -> None:

@@ -148,6 +148,8 @@ def test_dialect_is_the_architectures():
         ({**GEMMA4, "partial_rotary_factor": 1.5}, "partial_rotary_factor = 1.5"),
         ({"rope_type": "proportional", "rope_theta": 1e6}, "partial_rotary_factor is missing"),
         ({**QWEN, "partial_rotary_factor": 0}, r"partial_rotary_factor 0 is outside \(0, 1\]"),
+        ({**QWEN, "partial_rotary_factor": True}, "partial_rotary_factor True is outside"),
+        ({**QWEN, "partial_rotary_factor": "half"}, "partial_rotary_factor 'half' is outside"),
         (None, "rope_parameters is None, not a dict"),
     ],
 )

@@ -1,0 +1,55 @@
+"""Where the settings of encodings and scalings end: the last value that is taken, and the first that is not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from ropewalk import encodings
+from ropewalk.scaling import Linear, LongRoPE, Proportional, YaRN
+
+NEXT = {float: lambda value, way: math.nextafter(value, way * math.inf), int: lambda value, way: value + way}
+CASES = [
+    # kind, its other settings, the setting, the smallest and the largest; None: not looked at. 0 itself is refused.
+    ("rope", {}, "base", None, 1e12),
+    ("sinusoidal", {}, "base", None, 1e12),
+    ("xpos", {}, "base", None, 1e12),
+    ("rope", {}, "rotary_width", 2, None),
+    ("t5", {"farthest": 2**40}, "buckets", 4, 2**20),
+    ("t5", {}, "farthest", None, 2**40),
+    ("learned", {}, "longest", 1, 2**40),
+    ("learned", {"longest": 8}, "first_row", 0, 2**20),
+    ("temperature", {}, "trained", 2, None),
+    ("fire", {}, "hidden", 1, None),
+    (Linear, {}, "factor", 1.0, 4096.0),
+    (Proportional, {}, "fraction", None, 1.0),
+    (YaRN, {"factor": 2}, "trained", 2, 2**40),
+    (YaRN, {"factor": 2, "trained": 64}, "beta_fast", None, 1e6),
+    (YaRN, {"factor": 2, "trained": 64}, "attention_factor", None, 100.0),
+    (YaRN, {"factor": 2, "trained": 64}, "mscale", 0.0, 100.0),
+]
+
+
+def named(case: Any) -> str | None:
+    return getattr(case, "__name__", case) if isinstance(case, (str, type)) else None
+
+
+@pytest.mark.parametrize(("kind", "settings", "name", "smallest", "largest"), CASES, ids=named)
+def test_the_last_value_and_the_next(kind: Any, settings: dict, name: str, smallest: Any, largest: Any) -> None:
+    build = encodings.find(kind).Config if isinstance(kind, str) else kind
+    for last, way in ((smallest, -1), (largest, 1)):
+        if last is not None:
+            assert getattr(build(**settings, **{name: last}), name) == last
+            with pytest.raises(ValueError, match=name):
+                build(**settings, **{name: NEXT[type(last)](last, way)})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_what_must_be_positive_and_finite(value: float) -> None:
+    for kind, name in (("fire", "slope"), ("fire", "threshold"), ("xpos", "fade")):
+        with pytest.raises(ValueError, match=name):
+            encodings.find(kind).Config(**{name: value})
+    with pytest.raises(ValueError, match="long"):
+        LongRoPE(short=(1.0,), long=(value,), trained=64, factor=2)
