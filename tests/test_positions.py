@@ -91,6 +91,8 @@ def test_take_rows_and_join() -> None:
         ),
         (lambda: positions.explicit([True, False]), "positions are integers, got torch.bool"),
         (lambda: positions.explicit(torch.zeros(1, 2, 3, 4, dtype=torch.int64)), "shape"),
+        (lambda: positions.explicit([5, 2**40 + 1]), "position 1,099,511,627,777 is farther than"),
+        (lambda: positions.explicit([5, -(2**40) - 1]), "position -1,099,511,627,777 is farther than"),
         (lambda: positions.plain(10, limit=5), "limit 5 must lie between 10"),
         (lambda: positions.plain(10, limit=2**41), "2\\*\\*40"),
         (lambda: positions.padded([5], width=3), "a text of 5 tokens does not fit a row of 3"),

@@ -386,6 +386,18 @@ def test_few_keys_in_bfloat16_that_learn(at: Positions) -> None:
         torch.testing.assert_close(got, want, rtol=2**-6, atol=2**-6)
 
 
+@pytest.mark.parametrize("backend", ["sdpa", "tiled", "flex"])
+def test_the_heads_of_another_rank_have_their_own_bias(backend: str) -> None:
+    torch.manual_seed(0)
+    q, k, v = torch.randn(3, 1, 8, 30, 16)
+    signal = ALiBi(heads=8).at(positions.plain(30))
+    whole = attend(q, k, v, Score(signal, Rule()), backend="eager")[:, 2:6]
+    with torch.no_grad():
+        some = [x[:, 2:6] for x in (q, k, v)]
+        mine = attend(*some, Score(signal, Rule(), first_head=2), backend=backend, strict=True)
+    assert_close(backend, whole, mine, 2e-6)
+
+
 @pytest.mark.parametrize("backend", ["sdpa", "documents"])
 def test_values_narrower_than_keys_of_more_heads_than_either(backend: str) -> None:
     torch.manual_seed(0)

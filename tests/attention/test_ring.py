@@ -101,6 +101,15 @@ def test_a_ring_that_has_lost_nothing_takes_back_to_the_start() -> None:
     assert_close("after the crop", layer(x, positions.plain(10, limit=LIMIT))[:, :, 1:], got, 4e-6)
 
 
+@pytest.mark.parametrize("chunk", [2, 3, 7])
+def test_chunks_over_a_full_ring_see_what_they_overwrite(chunk: int) -> None:
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x, cache = layer.tokens(1, 42), ring(layer, 1, slack=0)
+    parts = [(x[:, t : t + chunk], positions.plain(chunk, start=t, limit=LIMIT)) for t in range(0, 42, chunk)]
+    got = torch.cat([layer(tokens, at, cache) for tokens, at in parts], dim=2)
+    assert_close("chunks", layer(x, positions.plain(42, limit=LIMIT)), got, 4e-6)
+
+
 def test_a_window_longer_than_the_cache_takes_no_more_room() -> None:
     cache = LayerCache(1, 4, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, rule=Rule(window=WINDOW))
     assert (cache.ring, cache.capacity) == (False, 4)

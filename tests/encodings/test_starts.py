@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ropewalk import encodings
+from ropewalk import encodings, positions
 
 MANY = 4096  # heads: enough for a range to be seen in a sample
 
@@ -30,6 +30,13 @@ def test_kerple(form: str, rate: float) -> None:
     scale, rates = kerple(torch.arange(3))
     assert scale.unique().tolist() == pytest.approx([0.01])
     assert rates.unique().tolist() == pytest.approx([0.01, 3.0 if form == "log" else 2.0])
+
+
+@pytest.mark.parametrize(("form", "first"), [("log-n", 8), ("llama4", 7), ("ministral", 8)])
+def test_the_first_position_that_a_temperature_changes(form: str, first: int) -> None:
+    """Trained on 8 tokens: ln(m + 1)/ln 8, floor((m + 1)/8) and floor(m/8) in the logarithm; 1 below."""
+    table = encodings.build({"kind": "temperature", "form": form, "trained": 8})(positions.plain(12))
+    assert (table.flatten() > 1).nonzero()[0].item() == first
 
 
 def test_fire() -> None:
