@@ -20,6 +20,7 @@ RoPE, ALiBi, Config = rw.encodings.RoPE, rw.encodings.ALiBi, rw.TransformerConfi
         (lambda: RoPE(64), r"write RoPE\(head_width=64\)"),
         (lambda: ALiBi(8), r"write ALiBi\(heads=8\)"),
         (lambda: rw.encodings.Sinusoidal(512), r"write Sinusoidal\(width=512\)"),
+        (lambda: rw.encodings.Chain(512), r"write Chain\(parts=\.\.\., head_width=\.\.\.\)"),
         (lambda: rw.encodings.Learned(512), r"write Learned\(longest=\.\.\., width=\.\.\.\)"),
     ],
 )

@@ -197,6 +197,7 @@ def test_length_is_decided_by_for_length(scaling, arithmetic):
 def test_for_length_of_a_static_plan_is_itself():
     plan = Plan(layers=(qwen(), ALIBI))
     assert plan.for_length(7) is plan
+    assert all(layer.for_length(7) is layer for layer in plan.layers)
     for limit in (0, -1, 2**40 + 1, 1.5, True, None):
         with pytest.raises(ValueError, match=r"is not an integer in \[1, 2\*\*40\]"):
             plan.for_length(limit)
@@ -330,6 +331,7 @@ def test_bad_json_is_refused():
         (changed(turns=["1"] * 64), "do not give the fingerprint"),
         ({"trained": 5}, "layers is missing"),
         ({"layers": [{"kind": "rope"}]}, "no numbers"),
+        ({**data, "layers": [data["layers"][0], {"kind": "alibi"}]}, "no numbers"),
         (changed(scaling={"kind": "yran"}), r"no scaling 'yran' \(did you mean 'yarn'\?\)"),
         (changed(scaling={"kind": "yarn", "factor": 4}), "trained"),
     ):

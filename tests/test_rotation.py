@@ -218,6 +218,10 @@ def test_pairs_that_begin_at_an_odd_place_of_their_storage(dtype: torch.dtype, m
         monkeypatch.setattr(rotation, "COMPILE_FROM", smallest)
         assert same_bits(rotate(x, cos, sin, "pairs"), rotate(x.clone(), cos, sin, "pairs"))
     assert_rounded("odd", oracle(x, cos, sin, "pairs"), rotate(x, cos, sin, "pairs"))
+    x = torch.randn(2, 3, 4, 9).to(dtype)[..., :8]
+    assert [step % 2 for step in x.stride()] == [0, 0, 1, 1]
+    part = cos[:, :, :4], sin[:, :, :4]
+    assert_rounded("odd steps", oracle(x, *part, "pairs"), rotate(x, *part, "pairs"))
     assert rotation.backend() == "compiled"
 
 
@@ -345,6 +349,7 @@ def test_wider_tables_widen_the_arithmetic() -> None:
         ({"layout": "halves"}, "layout='halves': choose half or pairs"),
         ({"cos": torch.ones(1, 1, 5, 5), "sin": torch.ones(1, 1, 5, 5)}, "R <= 8"),
         ({"cos": torch.ones(1, 5, 4), "sin": torch.ones(1, 5, 4)}, "must be"),
+        ({"cos": torch.ones(1, 3, 5, 4), "sin": torch.ones(1, 3, 5, 4)}, "must be"),
         ({"sin": torch.ones(1, 1, 5, 3)}, "must be"),
         ({"cos": torch.ones(3, 1, 5, 4), "sin": torch.ones(3, 1, 5, 4)}, "does not fit x"),
         ({"cos": torch.ones(1, 1, 4, 4), "sin": torch.ones(1, 1, 4, 4)}, "one row for each of 5 positions"),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import encodings, positions
-from ropewalk.attention import Cache, LayerCache, Rule, Score, attend
+from ropewalk.attention import Cache, LayerCache, Rule, Score, attend, slots
 from ropewalk.encodings import Encoding
 from ropewalk.nn import Attention
 from ropewalk.plan import Plan
@@ -351,12 +351,22 @@ def test_a_shift_of_some_rows_past_the_limit_names_the_farthest() -> None:
         cache.shift(encodings.build("rope", head_width=HEAD_WIDTH), torch.tensor([0, 100]))
 
 
+def test_rows_are_shifted_each_by_its_own_step() -> None:
+    cache = LayerCache(2, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k = torch.randn(2, KEY_HEADS, 4, HEAD_WIDTH)
+    cache.append(k, k, positions.explicit(torch.tensor([[0], [50]]) + torch.arange(4), limit=64))
+    cache.shift(encodings.build("rope", head_width=HEAD_WIDTH), torch.tensor([7, -50]))
+    assert cache.read()[2].index.tolist() == [[7, 8, 9, 10], [0, 1, 2, 3]]
+
+
 def test_rows_of_other_lengths_after_an_eviction_are_written_where_each_ends() -> None:
     """Rows of 6 and 3 keys, then a token each, then padded tokens: nothing is written over."""
     cache = LayerCache(2, 12, KEY_HEADS, HEAD_WIDTH, limit=64)
     k = torch.randn(2, KEY_HEADS, 12, HEAD_WIDTH)
     cache.append(k[:, :, :6], k[:, :, :6], positions.plain(6, limit=64))
+    room = cache.k.shape
     cache.crop(torch.tensor([6, 3]))
+    assert cache.k.shape == room
     cache.append(k[:, :, 6:7], k[:, :, 6:7], positions.explicit(cache.next[:, None], limit=64))
     more = positions.padded([1, 3], limit=64)
     place = more.index + cache.next[:, None]
@@ -365,6 +375,20 @@ def test_rows_of_other_lengths_after_an_eviction_are_written_where_each_ends() -
         seen = at.segment[row] != PAD
         assert at.index[row][seen].tolist() == list(range(len(given)))
         assert keys[row][:, seen].equal(k[row][:, given])
+
+
+def test_where_padding_cannot_be_counted_a_cache_that_may_be_full_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a compiler traces, numbers cannot be read: 4 places of 2 tokens are 4 slots, and a fifth is too many."""
+    cache = LayerCache(1, 4, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k = torch.randn(1, KEY_HEADS, 4, HEAD_WIDTH)
+    cache.append(k, k, positions.padded([2], width=4, limit=64))
+    next_one = positions.explicit([2], limit=64)
+    with monkeypatch.context() as tracing:
+        tracing.setattr(slots, "watched", lambda _: True)
+        with pytest.raises(ValueError, match="1 keys do not fit: 4 of 4"):
+            cache.append(k[:, :, :1], k[:, :, :1], next_one)
+    cache.append(k[:, :, :1], k[:, :, :1], next_one)
+    assert cache.next.tolist() == [3]
 
 
 def test_the_cache_of_one_layer() -> None:

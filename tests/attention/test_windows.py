@@ -12,12 +12,15 @@ from ropewalk.positions import Positions
 from tests.closeness import assert_close
 
 LENGTH = 700
+GAPPED = [torch.cat([torch.arange(350), torch.arange(350) ** 2 // 90 + 2 * torch.arange(350)])[None]] * 2
+GAPPED += [torch.arange(2).repeat_interleave(350)[None]]
 PLACES = {
     "far": positions.plain(LENGTH, start=100_000, batch=2),
     "one row for all": positions.plain(LENGTH),
     "packed": positions.packed([[300, 400], [LENGTH]], width=LENGTH),
     "padded": positions.padded([LENGTH, 310]),
     "shuffled": positions.plain(LENGTH).take(torch.randperm(LENGTH, generator=torch.Generator().manual_seed(0))),
+    "one of two with gaps": Positions(*GAPPED, LENGTH * 6),
     "gaps": positions.explicit(torch.randint(2, 6, (1, LENGTH), generator=torch.Generator().manual_seed(0)).cumsum(1)),
 }
 RULES = [

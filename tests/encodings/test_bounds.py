@@ -51,5 +51,6 @@ def test_what_must_be_positive_and_finite(value: float) -> None:
     for kind, name in (("fire", "slope"), ("fire", "threshold"), ("xpos", "fade")):
         with pytest.raises(ValueError, match=name):
             encodings.find(kind).Config(**{name: value})
+        assert getattr(encodings.find(kind).Config(**{name: 1e-3}), name) == 1e-3
     with pytest.raises(ValueError, match="long"):
         LongRoPE(short=(1.0,), long=(value,), trained=64, factor=2)

@@ -39,6 +39,14 @@ def test_the_first_position_that_a_temperature_changes(form: str, first: int) ->
     assert (table.flatten() > 1).nonzero()[0].item() == first
 
 
+def test_a_share_of_the_limit_needs_one_limit() -> None:
+    """Keys numbered by another limit than the queries would be another share of it."""
+    places = positions.plain(4, limit=8), positions.plain(4, limit=16)
+    encodings.build({"kind": "scalar", "form": "integer"}, width=8).at(*places)
+    with pytest.raises(ValueError, match="limit"):
+        encodings.build({"kind": "scalar", "form": "unit"}, width=8).at(*places)
+
+
 def test_fire() -> None:
     torch.manual_seed(0)
     fire = encodings.build({"kind": "fire", "hidden": 64}, heads=MANY)

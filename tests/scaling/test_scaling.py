@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -43,6 +44,12 @@ def test_every_field_is_described():
     for name in names():
         for field, info in find(name).model_fields.items():
             assert info.description or field == "kind", (name, field)
+
+
+def test_deepseeks_scores_are_as_they_are_unless_its_config_says_otherwise():
+    settings = {"factor": 40, "trained": 4096, "dialect": "deepseek"}
+    assert YaRN(**settings).logit_gain == YaRN(**settings, mscale_all_dim=0).logit_gain == 1
+    assert YaRN(**settings, mscale_all_dim=1).logit_gain == pytest.approx((0.1 * math.log(40) + 1) ** 2)
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ def test_static_scalings(base, head, fraction):
         assert scaling.rotary_gain == gain, scaling
 
 
+@pytest.mark.parametrize("truncate", [True, False])
+def test_a_ramp_that_would_end_past_the_last_feature(truncate):
+    """A base so small that even the slowest pair turns more than once in the trained length, and a ramp that begins
+    before the last pair."""
+    scaling, base, width = YaRN(factor=4, trained=800, truncate=truncate), 10.0, 64
+    theirs, _ = ROPE_INIT_FUNCTIONS["yarn"](config(scaling.to_hf(base), width), "cpu")
+    assert bits(scaling.frequencies32(base, width)) == bits(theirs.tolist())
+    agree(scaling, base, width, theirs.tolist())
+
+
 @pytest.mark.parametrize(("head", "fraction"), HEADS)
 @pytest.mark.parametrize("base", BASES)
 def test_longrope_on_both_sides_of_its_switch(base, head, fraction):
