@@ -20,7 +20,8 @@ PLACES = {
     "packed": positions.packed([[300, 400], [LENGTH]], width=LENGTH),
     "padded": positions.padded([LENGTH, 310]),
     "shuffled": positions.plain(LENGTH).take(torch.randperm(LENGTH, generator=torch.Generator().manual_seed(0))),
-    "one of two with gaps": Positions(*GAPPED, LENGTH * 6),
+    "gaps in the second": Positions(*GAPPED, LENGTH * 6),
+    "gaps in the first": Positions(*GAPPED, LENGTH * 6).take(torch.arange(LENGTH).roll(350)),
     "gaps": positions.explicit(torch.randint(2, 6, (1, LENGTH), generator=torch.Generator().manual_seed(0)).cumsum(1)),
 }
 RULES = [

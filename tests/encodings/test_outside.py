@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from ropewalk import encodings
 from ropewalk.cli.main import app
+from ropewalk.encodings.find import NotAllowed, parse
 from ropewalk.models import TransformerConfig
 from tests.attention import test_invariance
 from tests.encodings import rows, test_gradients, test_promises, test_sites
@@ -93,6 +94,14 @@ def test_it_passes_what_every_encoding_passes(row: rows.Row, check, monkeypatch:
 def test_it_passes_the_invariances_in_float32(row: rows.Row, check, monkeypatch: pytest.MonkeyPatch) -> None:
     test_invariance.without_tracing(monkeypatch)
     check(row, torch.float32)
+
+
+def test_it_is_not_imported_where_it_is_not_allowed(row: rows.Row) -> None:
+    with pytest.raises(NotAllowed, match="my_pkg.cable"):
+        parse("my_pkg.cable", kinds=())
+    assert "my_pkg.cable" not in sys.modules
+    assert parse("alibi", kinds=()).kind == "alibi"
+    assert parse("my_pkg.cable", kinds=("my_pkg.cable",)).kind == "my_pkg.cable"
 
 
 def test_one_of_several_in_a_module_is_found_by_its_class(row: rows.Row, tmp_path: Path) -> None:

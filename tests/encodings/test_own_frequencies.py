@@ -37,6 +37,11 @@ def test_angles_far_out_are_those_of_the_decimals() -> None:
                 assert sin[0, 0, place, pair].item() == pytest.approx(float(mpmath.sin(position * omega)), abs=4e-7)
 
 
+def test_a_pair_may_stay() -> None:
+    cos, sin = RoPE(head_width=4, frequencies=(0, 0.5)).at(torch.tensor([FAR])).q_table
+    assert (cos.flatten()[0], sin.flatten()[0]) == (1, 0)
+
+
 def test_a_ladder_written_out_is_the_base() -> None:
     with mpmath.workdps(60):
         ladder = [mpmath.nstr(mpmath.mpf(10_000) ** (mpmath.mpf(-2 * i) / 16), 55) for i in range(8)]
