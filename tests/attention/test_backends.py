@@ -144,6 +144,8 @@ def test_the_choice_says_why_and_how_much() -> None:
     assert biased.backend == "tiled"
     assert "8,192 MiB" in biased.reason
     assert biased.memory < 2**28
+    padded = choose(*small.unbind(0), Score(ALiBi(heads=2).at(positions.padded([9], width=64)), Rule()))
+    assert (padded.backend, padded.reason) == ("sdpa", "fused, with a small mask")
     capped = choose(*large, Score(rope.at(torch.arange(16_384)), Rule(), soft_cap=30.0))
     assert (capped.backend, capped.reason) == ("tiled", "sdpa cannot: it has no soft cap")
     asked = choose(*large, Score(alibi.at(torch.arange(16_384)), Rule()), backend="sdpa")
@@ -181,6 +183,7 @@ def test_strict_raises_instead_of_another_backend() -> None:
         ({"sink": torch.zeros(3)}, "there are 2 heads here"),
         ({"v": torch.zeros(1, 1, 4, 16)}, r"are not \(B, H, L, K\)"),
         ({"v": torch.zeros(1, 2, 5, 16)}, r"are not \(B, H, L, K\)"),
+        ({"k": torch.zeros(1, 2, 4, 8)}, r"are not \(B, H, L, K\)"),
     ],
 )
 def test_wrong_arguments_are_named(change: dict, said: str) -> None:
@@ -406,6 +409,20 @@ def test_values_narrower_than_keys_of_more_heads_than_either(backend: str) -> No
     score = Score(NoPE().at(positions.packed([[50, 46]])), Rule())
     want = attend(q, k, v, score, backend="eager")
     assert_close(backend, want, attend(q, k, v, score, backend=backend, strict=True), 1e-13)
+
+
+@pytest.mark.parametrize("queries", [1, 20])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tiles_of_one_sequence_have_its_positions(rows: int, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions of each sequence, or one row for all of them, where sequences are taken apart."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(tiled, "TILE", 4 * 20)
+    q, k, v = torch.randn(3, 4, queries, 16), *torch.randn(2, 3, 4, 20, 16)
+    starts = torch.tensor([[0], [300], [70]])[:rows]
+    at, to = (positions.explicit(starts + torch.arange(first, 20)) for first in (20 - queries, 0))
+    score = Score(ALiBi(heads=4).at(at, to), Rule())
+    want = attend(q, k, v, score, backend="eager")
+    assert_close("one at a time", want, attend(q, k, v, score, backend="tiled"), 2e-6)
 
 
 @pytest.mark.parametrize("length", [37, 64])

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import pytest
+import torch
 
-from ropewalk import encodings
+from ropewalk import encodings, positions
 from ropewalk.scaling import Linear, LongRoPE, Proportional, YaRN
 
 NEXT = {float: lambda value, way: math.nextafter(value, way * math.inf), int: lambda value, way: value + way}
@@ -54,3 +55,20 @@ def test_what_must_be_positive_and_finite(value: float) -> None:
         assert getattr(encodings.find(kind).Config(**{name: 1e-3}), name) == 1e-3
     with pytest.raises(ValueError, match="long"):
         LongRoPE(short=(1.0,), long=(value,), trained=64, factor=2)
+
+
+def test_keys_past_the_end_of_a_table_are_refused() -> None:
+    learned = encodings.build({"kind": "learned", "longest": 8}, width=4)
+    learned.at(positions.plain(8), positions.plain(8))
+    for places in ((8, 9), (9, 8)):
+        with pytest.raises(ValueError, match="position 8 may come"):
+            learned.at(*map(positions.plain, places))
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float16, 5120), (torch.bfloat16, 61_440), (torch.float32, 61_440)])
+def test_how_far_xpos_stays_within_a_precision(dtype: torch.dtype, limit: int) -> None:
+    """10 and 120 times the positions over which a pair fades, 512."""
+    xpos, x = encodings.build("xpos", head_width=8), torch.ones(1, 1, 2, 8, dtype=dtype)
+    assert xpos.at(positions.plain(2, limit=limit)).rotate(x, "key").isfinite().all()
+    with pytest.raises(ValueError, match=f"up to limit {limit:,}, and the limit is {limit + 1:,}"):
+        xpos.at(positions.plain(2, limit=limit + 1)).rotate(x, "key")
