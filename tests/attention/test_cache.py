@@ -351,6 +351,15 @@ def test_a_shift_of_some_rows_past_the_limit_names_the_farthest() -> None:
         cache.shift(encodings.build("rope", head_width=HEAD_WIDTH), torch.tensor([0, 100]))
 
 
+def test_a_shift_counts_the_order_of_keys_that_are_numbered_otherwise() -> None:
+    """Positions 10 to 13 of the first tokens of a text: moved back by 5, these would come before its start."""
+    cache = LayerCache(1, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
+    k, at = torch.randn(1, KEY_HEADS, 4, HEAD_WIDTH), positions.plain(4, start=10, limit=64)
+    cache.append(k, k, at._replace(order=at.order - 10))
+    with pytest.raises(ValueError, match="moves a key to position -5"):
+        cache.shift(encodings.build("rope", head_width=HEAD_WIDTH), -5)
+
+
 def test_rows_are_shifted_each_by_its_own_step() -> None:
     cache = LayerCache(2, 8, KEY_HEADS, HEAD_WIDTH, limit=64)
     k = torch.randn(2, KEY_HEADS, 4, HEAD_WIDTH)

@@ -186,6 +186,9 @@ def test_a_class_reads_its_own_type_only():
 def test_writing():
     assert to_hf(None, 10_000) == {"rope_type": "default", "rope_theta": 10_000.0}
     assert to_hf(Llama3(factor=8, trained=8192), 500_000) == LLAMA31
+    lists = {"short": (1.0,), "long": (2.0,), "trained": 4096}
+    assert to_hf(LongRoPE(**lists, extended=131_072), 1e4)["factor"] == 32
+    assert "factor" not in to_hf(LongRoPE(**lists, attention_factor=1.2), 1e4)
     assert to_hf(Proportional(fraction=0.25), 1e6) == {**GEMMA4, "factor": 1.0}
     assert YaRN(factor=4, trained=32_768).to_hf(1e6) == {
         "rope_type": "yarn",
