@@ -45,6 +45,8 @@ FIRST, LAST = 15.0, 60.0
 """Seconds of tests, as they took when they were mapped."""
 FEW_FILES, FEW_TESTS = 2, 12
 """What a mutant meets first; most fall there."""
+DECLARED = ("tests/encodings/test_bounds.py", "tests/encodings/test_starts.py")
+"""Tests of what classes declare, bounds and first values: a line that runs when a file is imported is theirs."""
 NO_TESTS = 5
 """Exit code of pytest where none of the tests is there any more."""
 PATIENCE = 5.0
@@ -99,7 +101,8 @@ class Nearest:
         lines = self.of[mutant.file]
         around = enclosing(mutant)
         if around is None:  # it runs when the file is imported, in whichever test comes first
-            every = set().union(*lines.values())
+            declared = {test for test in self.seconds if test.startswith(DECLARED)}
+            every = set().union(*lines.values()) | declared
         else:
             first, last = around
             every = lines.get(mutant.line) or set().union(*(lines[n] for n in range(first, last + 1) if n in lines))
@@ -108,7 +111,10 @@ class Nearest:
         placed = []
         for test in sorted(every, key=lambda test: (self.seconds[test], test)):
             function = test.partition("[")[0]
-            placed.append((turn[function], self.seconds[test], test))
+            # Each case of a test of declarations is of another one.
+            placed.append(
+                (0 if around is None and test.startswith(DECLARED) else turn[function], self.seconds[test], test)
+            )
             turn[function] += 1
         chosen, spent = [], 0.0
         for _, took, test in sorted(placed):
