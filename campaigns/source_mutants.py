@@ -1,15 +1,15 @@
 """One-line changes of our own sources, sampled, each run against the tests that run the line: which goes unnoticed?
 
-    OMP_NUM_THREADS=1 python -m campaigns.source_mutants map   --state DIR   # which tests run which lines; half an hour
+    OMP_NUM_THREADS=1 python -m campaigns.source_mutants map   --state DIR   # which tests run which lines; 10 minutes
     OMP_NUM_THREADS=1 python -m campaigns.source_mutants run   --state DIR [--minutes 25] [--shard 0/2] [--again]
     OMP_NUM_THREADS=1 python -m campaigns.source_mutants write --state DIR   # campaigns/results/source_mutants.json
 
 A mutant changes one operator, number, condition or argument in the positions, phase, plan, scalings, encodings,
 rotation and attention. Of the tests that run its line one of each function goes first, the quickest first, until FIRST
-seconds of them have passed; a mutant that none has noticed is run against more of them at the end, up to LAST seconds.
-It is killed where a test fails that passes without it, or where the tests do not end. Everything runs in a copy of the
-repository, in processes forked from one that has imported torch; DIR keeps what was found, and the same command
-continues. Survivors that change no result are explained in source_mutants_explained.json.
+seconds of them have passed; a mutant that none has noticed is run at the end against those that run the fewest lines
+beside it, up to LAST seconds. It is killed where a test fails that passes without it, or where the tests do not end.
+Everything runs in a copy of the repository, in processes forked from one that has imported torch; DIR keeps what was
+found, and the same command continues. Survivors that change no result are explained in source_mutants_explained.json.
 """
 
 from __future__ import annotations
@@ -80,8 +80,14 @@ class Nearest:
     def __init__(self, state: Path) -> None:
         self.seconds: dict[str, float] = {}
         self.of: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self.lines: dict[str, int] = defaultdict(int)
+        """How many lines of all files each test runs: what runs few of them is about those."""
         for file in sorted(state.glob("map-*.json")):
             self._read(json.loads(file.read_text(encoding="utf-8")))
+        for by_line in self.of.values():
+            for tests in by_line.values():
+                for test in tests:
+                    self.lines[test] += 1
 
     def _read(self, found: dict[str, Any]) -> None:
         tests = found["tests"]
@@ -96,13 +102,13 @@ class Nearest:
                 for line in range(size):
                     self.of[name][moved + line + 1] |= {tests[n] for n in by_line.get(str(start + line + 1), ())}
 
-    def tests(self, mutant: Mutant, seconds: float) -> list[str]:
-        """In the order to run them in: one of each function, then the second of each, the quickest first."""
+    def tests(self, mutant: Mutant, seconds: float, *, nearest: bool = False) -> list[str]:
+        """In the order to run them in: one of each function, then the second of each, the quickest first; or the
+        nearest first, those that run the fewest lines beside this one."""
         lines = self.of[mutant.file]
         around = enclosing(mutant)
         if around is None:  # it runs when the file is imported, in whichever test comes first
-            declared = {test for test in self.seconds if test.startswith(DECLARED)}
-            every = set().union(*lines.values()) | declared
+            every = set().union(*lines.values()) | {test for test in self.seconds if test.startswith(DECLARED)}
         else:
             first, last = around
             every = lines.get(mutant.line) or set().union(*(lines[n] for n in range(first, last + 1) if n in lines))
@@ -111,10 +117,7 @@ class Nearest:
         placed = []
         for test in sorted(every, key=lambda test: (self.seconds[test], test)):
             function = test.partition("[")[0]
-            # Each case of a test of declarations is of another one.
-            placed.append(
-                (0 if around is None and test.startswith(DECLARED) else turn[function], self.seconds[test], test)
-            )
+            placed.append((self.lines[test] if nearest else turn[function], self.seconds[test], test))
             turn[function] += 1
         chosen, spent = [], 0.0
         for _, took, test in sorted(placed):
@@ -157,8 +160,8 @@ class Judge:
             else:
                 shutil.copy(path, root / part)
 
-    def judge(self, mutant: Mutant, seconds: float) -> dict[str, Any]:
-        tests, began = self.nearest.tests(mutant, seconds), time.monotonic()
+    def judge(self, mutant: Mutant, seconds: float, *, nearest: bool) -> dict[str, Any]:
+        tests, began = self.nearest.tests(mutant, seconds, nearest=nearest), time.monotonic()
         if not tests:
             return {"verdict": "survived", "by": "", "tests": 0, "seconds": 0.0}
         few = quickest(tests)
@@ -256,7 +259,7 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
                 continue
             if time.monotonic() > end:
                 return
-            found = judge.judge(mutant, seconds)
+            found = judge.judge(mutant, seconds, nearest=stage > 0)
             found |= {"key": mutant.key, "line": mutant.line, "stage": stage, "sources": stamp(mutant)}
             with (state / f"verdicts-{shard[0]}-of-{shard[1]}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")

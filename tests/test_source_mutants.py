@@ -60,5 +60,7 @@ def test_tests_of_a_line_that_moved_one_of_each_function_first(repository: Path)
     moved = Mutant("phase.py", line - 1, "if a < 2:", "if a <= 2:")
     assert nearest.tests(moved, 15.0) == ["t.py::one[a]", "t.py::two", "t.py::one[b]"]
     assert nearest.tests(moved, 0.0) == ["t.py::one[a]"], "never none"
+    nearest.lines |= {"t.py::one[a]": 90, "t.py::one[b]": 80, "t.py::two": 3, "t.py::slow": 99}
+    assert nearest.tests(moved, 15.0, nearest=True) == ["t.py::two", "t.py::one[b]", "t.py::one[a]"]
     # A line that no map knows has the tests of its function.
     assert set(nearest.tests(moved._replace(line=line), 100.0)) == set(tests)
