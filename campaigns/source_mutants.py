@@ -1,7 +1,7 @@
 """One-line changes of our own sources, sampled, each run against the tests that run the line: which goes unnoticed?
 
     OMP_NUM_THREADS=1 python -m campaigns.source_mutants map   --state DIR   # which tests run which lines; 10 minutes
-    OMP_NUM_THREADS=1 python -m campaigns.source_mutants run   --state DIR [--minutes 25] [--shard 0/2] [--again]
+    OMP_NUM_THREADS=1 python -m campaigns.source_mutants run   --state DIR [--minutes 25] [--shard 0/2] [--again] [--by TEST ...]
     OMP_NUM_THREADS=1 python -m campaigns.source_mutants write --state DIR   # campaigns/results/source_mutants.json
 
 A mutant changes one operator, number, condition or argument in the positions, phase, plan, scalings, encodings,
@@ -49,6 +49,8 @@ DECLARED = ("tests/encodings/test_bounds.py", "tests/encodings/test_starts.py")
 """Tests of what classes declare, bounds and first values: a line that runs when a file is imported is theirs."""
 NO_TESTS = 5
 """Exit code of pytest where none of the tests is there any more."""
+BY_NAME = 2
+"""The stage of survivors that are run against the tests that are named: those that should notice them."""
 PATIENCE = 5.0
 """Times as long as that, after which tests of a mutant are taken not to end."""
 GROUPS = {
@@ -160,8 +162,8 @@ class Judge:
             else:
                 shutil.copy(path, root / part)
 
-    def judge(self, mutant: Mutant, seconds: float, *, nearest: bool) -> dict[str, Any]:
-        tests, began = self.nearest.tests(mutant, seconds, nearest=nearest), time.monotonic()
+    def judge(self, mutant: Mutant, tests: list[str]) -> dict[str, Any]:
+        began = time.monotonic()
         if not tests:
             return {"verdict": "survived", "by": "", "tests": 0, "seconds": 0.0}
         few = quickest(tests)
@@ -238,7 +240,7 @@ class _Chosen:
         items[:] = sorted((one for one in items if one.nodeid in self.place), key=lambda one: self.place[one.nodeid])
 
 
-def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: bool) -> None:
+def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: bool, by: tuple[str, ...] = ()) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -252,14 +254,17 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
     end = time.monotonic() + 60 * minutes
     every = [mutant for n, mutant in enumerate(sampled(count)) if n % shard[1] == shard[0]]
     judge, said = Judge(state / f"copy-{shard[0]}-of-{shard[1]}", Nearest(state)), explained()
-    for stage, seconds in enumerate((FIRST, LAST)):
+    for stage, seconds in enumerate((FIRST, LAST, LAST) if by else (FIRST, LAST)):
         for mutant in every:
             known = verdicts(state).get(mutant.key)
             if known is not None and (mutant.key in said or not _open(known, stage, mutant, again)):
                 continue
             if time.monotonic() > end:
                 return
-            found = judge.judge(mutant, seconds, nearest=stage > 0)
+            tests = judge.nearest.tests(mutant, seconds, nearest=stage > 0)
+            if stage == BY_NAME:
+                tests = [test for test in judge.nearest.seconds if test.startswith(by)]
+            found = judge.judge(mutant, tests)
             found |= {"key": mutant.key, "line": mutant.line, "stage": stage, "sources": stamp(mutant)}
             with (state / f"verdicts-{shard[0]}-of-{shard[1]}.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found) + "\n")
@@ -348,6 +353,7 @@ def main() -> int:
     options.add_argument("--minutes", type=float, default=25.0, help="no mutant is begun after this; 25 unless given")
     options.add_argument("--shard", default="0/1", help="0/2 and 1/2 are the halves of two processes")
     options.add_argument("--again", action="store_true", help="run survivors again whose file or tests have changed")
+    options.add_argument("--by", nargs="+", default=(), help="tests, by how their names begin, for what still survives")
     options.add_argument("--out", type=Path, default=RESULT)
     given = options.parse_args()
     given.state.mkdir(parents=True, exist_ok=True)
@@ -355,7 +361,7 @@ def main() -> int:
         map_tests(given.state)
     elif given.what == "run":
         part, _, of = given.shard.partition("/")
-        run(given.state.absolute(), given.minutes, (int(part), int(of)), given.count, given.again)
+        run(given.state.absolute(), given.minutes, (int(part), int(of)), given.count, given.again, tuple(given.by))
     else:
         return bars.tell(write(given.state, given.out, given.count), as_json=False)
     return 0
