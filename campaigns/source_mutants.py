@@ -1,8 +1,9 @@
 """One-line changes of our own sources, sampled, each run against the tests that run the line: which goes unnoticed?
 
-    OMP_NUM_THREADS=1 python -m campaigns.source_mutants map   --state DIR   # which tests run which lines; 10 minutes
-    OMP_NUM_THREADS=1 python -m campaigns.source_mutants run   --state DIR [--minutes 25] [--shard 0/2] [--again] [--by TEST ...]
-    OMP_NUM_THREADS=1 python -m campaigns.source_mutants write --state DIR   # campaigns/results/source_mutants.json
+    export OMP_NUM_THREADS=1
+    python -m campaigns.source_mutants map   --state DIR   # which tests run which lines; 10 minutes
+    python -m campaigns.source_mutants run   --state DIR [--minutes 25] [--shard 0/2] [--again] [--by TEST ...]
+    python -m campaigns.source_mutants write --state DIR   # campaigns/results/source_mutants.json
 
 A mutant changes one operator, number, condition or argument in the positions, phase, plan, scalings, encodings,
 rotation and attention. Of the tests that run its line one of each function goes first, the quickest first, until FIRST

@@ -26,6 +26,7 @@ CASES = [
     ("fire", {}, "hidden", 1, None),
     (Linear, {}, "factor", 1.0, 4096.0),
     (Proportional, {}, "fraction", None, 1.0),
+    (LongRoPE, {"short": (1.0,), "long": (2.0,), "trained": 64}, "extended", 64, 64 * 4096),
     (YaRN, {"factor": 2}, "trained", 2, 2**40),
     (YaRN, {"factor": 2, "trained": 64}, "beta_fast", None, 1e6),
     (YaRN, {"factor": 2, "trained": 64}, "attention_factor", None, 100.0),
