@@ -277,7 +277,7 @@ def _open(known: dict[str, Any], stage: int, mutant: Mutant, again: bool) -> boo
     for; tests that did not end, which a busy machine does too, are run once more."""
     if known["verdict"] == "killed":
         return False
-    return known["stage"] < stage or (again and known["sources"] != stamp(mutant))
+    return stage in (known["stage"] + 1, BY_NAME) or (again and known["sources"] != stamp(mutant))
 
 
 @cache
