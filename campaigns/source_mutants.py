@@ -275,7 +275,7 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
 def _open(known: dict[str, Any], stage: int, mutant: Mutant, again: bool) -> bool:
     """A killed mutant stays killed: tests are only added. A survivor meets more tests, and new ones where that is asked
     for; tests that did not end, which a busy machine does too, are run once more."""
-    if known["verdict"] == "killed":
+    if known["verdict"] == "killed" or (known["verdict"] == "timeout" and stage == BY_NAME):
         return False
     return stage in (known["stage"] + 1, BY_NAME) or (again and known["sources"] != stamp(mutant))
 
@@ -326,7 +326,7 @@ def write(state: Path, out: Path, count: int) -> dict[str, Any]:
         "sampled": len(every),
         "judged": len(found),
         **judged,
-        "survived and explained": {key: said[key] for key in sorted(set(survived) & set(said))},
+        "survived and explained": len(survived) - len(left),
         "survived": left,
     }
     result = {
@@ -336,6 +336,7 @@ def write(state: Path, out: Path, count: int) -> dict[str, Any]:
             "survivors without an explanation": bars.bar(len(left), 0, at_least=False),
         },
         "measured": measured,
+        "explained": {key: said[key] for key in sorted(set(survived) & set(said))},
         "versions": bars.versions(()),
         "sources": pieces.digest(SOURCES),
         "found": {
