@@ -254,17 +254,18 @@ def run(state: Path, minutes: float, shard: tuple[int, int], count: int, again: 
     assert not any(name.partition(".")[0] == "ropewalk" for name in sys.modules), "it would not be the copy's"
     end = time.monotonic() + 60 * minutes
     every = [mutant for n, mutant in enumerate(sampled(count)) if n % shard[1] == shard[0]]
-    judge, said = Judge(state / f"copy-{shard[0]}-of-{shard[1]}", Nearest(state)), explained()
-    for stage, seconds in enumerate((FIRST, LAST, LAST) if by else (FIRST, LAST)):
+    nearest, said = Nearest(state), explained()
+    judge = Judge(state / f"copy-{shard[0]}-of-{shard[1]}", nearest)
+    named = [test for test in nearest.seconds if test.startswith(by)]
+    for stage in range(BY_NAME + 1 if by else BY_NAME):
         for mutant in every:
             known = verdicts(state).get(mutant.key)
             if known is not None and (mutant.key in said or not _open(known, stage, mutant, again)):
                 continue
             if time.monotonic() > end:
                 return
-            tests = judge.nearest.tests(mutant, seconds, nearest=stage > 0)
-            if stage == BY_NAME:
-                tests = [test for test in judge.nearest.seconds if test.startswith(by)]
+            seconds = LAST if stage else FIRST
+            tests = named if stage == BY_NAME else nearest.tests(mutant, seconds, nearest=stage > 0)
             found = judge.judge(mutant, tests)
             found |= {"key": mutant.key, "line": mutant.line, "stage": stage, "sources": stamp(mutant)}
             with (state / f"verdicts-{shard[0]}-of-{shard[1]}.jsonl").open("a", encoding="utf-8") as file:

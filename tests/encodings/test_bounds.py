@@ -13,7 +13,7 @@ from ropewalk.scaling import Linear, LongRoPE, Proportional, YaRN
 
 NEXT = {float: lambda value, way: math.nextafter(value, way * math.inf), int: lambda value, way: value + way}
 CASES = [
-    # kind, its other settings, the setting, the smallest and the largest; None: not looked at. 0 itself is refused.
+    # kind, its other settings, the setting, the smallest and the largest; None: not looked at.
     ("rope", {}, "base", None, 1e12),
     ("sinusoidal", {}, "base", None, 1e12),
     ("xpos", {}, "base", None, 1e12),
