@@ -556,3 +556,14 @@ def test_a_compiled_step_says_the_same_and_is_compiled_once_for_any_length(
     assert complete(model, prompts, max_tokens=24, temperature=0, compiled=True) == want
     assert counter.frame_count <= 3
     torch._dynamo.reset()
+
+
+def test_a_step_that_is_compiled_to_machine_code_says_the_same() -> None:
+    """Four layers that share their slots, at least: where their host integers were compared, inductor (torch 2.13)
+    wrote a program with a name that it does not define; it does not with fewer."""
+    kinds = {"local": {"window": 8}, "global": {}}
+    model = small(layers={"count": 8, "pattern": ["local", "global"], "kinds": kinds})
+    torch._dynamo.reset()
+    want = complete(model, PROMPTS[:2], max_tokens=24, temperature=0)
+    assert complete(model, PROMPTS[:2], max_tokens=24, temperature=0, compiled=True) == want
+    torch._dynamo.reset()

@@ -146,8 +146,9 @@ def test_a_pass_that_is_refused_or_interrupted_is_not_half_in_the_cache(monkeypa
             patched.setattr(cache[1], "append", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 model(tokens[:, 8:], part(8, 12), cache=cache)
-        with pytest.raises(ValueError, match="a pass over this cache was interrupted"):
-            model(tokens[:, 8:], part(8, 12), cache=cache)
+        for held in (cache, cache.fork()):
+            with pytest.raises(ValueError, match="a pass over this cache was interrupted"):
+                model(tokens[:, 8:], part(8, 12), cache=held)
         cache = model.cache(1, 12, limit=64)
         model(tokens[:, :8], part(0, 8), cache=cache)
         assert_close("after a new start", want, model(tokens[:, 8:], part(8, 12), cache=cache), 1e-12)

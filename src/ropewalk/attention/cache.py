@@ -169,11 +169,14 @@ class Cache:
     def __init__(self, layers: Sequence[LayerCache], fingerprint: str, cross: Sequence[LayerCache] = ()) -> None:
         self.layers, self.cross = list(layers), list(cross)
         self.fingerprint = fingerprint
+        self.under_way = False
+        """Whether a pass has begun and not ended. A compiler that compares the passes of layers, which differ only
+        then, makes a program that fails (torch 2.13), so that they are not compared between two passes."""
 
     def check(self, plan: Plan, at: Positions | None = None) -> None:
         """Refuses what cannot be continued, before any layer is changed: tokens that cannot come after those here, a
         plan that would rotate new keys otherwise than the stored ones, layers of which some missed a pass."""
-        if any(layer.passes != self.layers[0].passes for layer in self.layers):
+        if self.under_way and any(layer.passes != self.layers[0].passes for layer in self.layers):
             raise ValueError(
                 "a pass over this cache was interrupted, so its layers hold different tokens; start a new cache"
             )
@@ -235,7 +238,9 @@ class Cache:
         for slots in self._slots():
             chosen[id(slots)].layers = slots.layers
         layers = [layer.select(rows, chosen[id(layer.slots)]) for layer in self.layers]
-        return Cache(layers, self.fingerprint, [layer.select(rows) for layer in self.cross])
+        other = Cache(layers, self.fingerprint, [layer.select(rows) for layer in self.cross])
+        other.under_way = self.under_way
+        return other
 
     @property
     def next(self) -> Tensor:

@@ -135,12 +135,16 @@ class Transformer(nn.Module):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
         if cache is not None:
             cache.check(self.plan.for_length(where.limit), where)
+            cache.under_way = True
         x, memory_at = (None, None) if memory is None else memory
         if memory_at is None and cache is not None and cache.cross:
             memory_at = cache.cross[0].read()[2]
-        return self.decoder(
+        hidden = self.decoder(
             self.embed(tokens, types), where, memory=x, memory_at=memory_at, cache=cache, dropout_key=dropout_key
         )
+        if cache is not None:
+            cache.under_way = False
+        return hidden
 
     def _refuse_unread(
         self, *, source: Tensor | None, source_at: Places | None, memory: Memory | None, cache: Cache | None
