@@ -168,6 +168,9 @@ class Cache:
 
     def __init__(self, layers: Sequence[LayerCache], fingerprint: str, cross: Sequence[LayerCache] = ()) -> None:
         self.layers, self.cross = list(layers), list(cross)
+        # Each once, in the order of the layers. Found here: a compiled step that asks for an id is compiled again for
+        # every cache.
+        self.slots = list({id(layer.slots): layer.slots for layer in self.layers}.values())
         self.fingerprint = fingerprint
         self.under_way = False
         """Whether a pass has begun and not ended. A compiler that compares the passes of layers, which differ only
@@ -181,7 +184,7 @@ class Cache:
                 "a pass over this cache was interrupted, so its layers hold different tokens; start a new cache"
             )
         if at is not None:
-            for slots in self._slots():
+            for slots in self.slots:
                 slots.check(at)
         if plan.fingerprint != self.fingerprint:
             raise ValueError(
@@ -196,12 +199,12 @@ class Cache:
     def evict(self, where: Which) -> None:
         """Drops the keys where this function of their positions is True. Layers of other windows hold other keys; where
         all hold the same, a (B, C) mask over them will do."""
-        if isinstance(where, Tensor) and len(self._slots()) > 1:
+        if isinstance(where, Tensor) and len(self.slots) > 1:
             raise ValueError(
                 "layers of different windows hold different keys, so one mask does not fit them; pass a function of "
                 "their positions: cache.evict(lambda at: at.order < 4)"
             )
-        left = [(slots, slots.without(_mask(where, slots))) for slots in self._slots()]
+        left = [(slots, slots.without(_mask(where, slots))) for slots in self.slots]
         for slots, segment in left:
             place = slots.evict(segment)
             for layer in self.layers:
@@ -212,12 +215,12 @@ class Cache:
         """Moves the keys at order `start` and after, each layer's by the encoding that rotated them, one for each.
         `model.shift(cache, delta)` knows them."""
         encodings = _each(encoding, len(self.layers))
-        steps = {id(slots): slots.steps(delta, start) for slots in self._slots()}
+        steps = {id(slots): slots.steps(delta, start) for slots in self.slots}
         pairs = list(zip(encodings, self.layers, strict=True))
         moved = [encoding.move(layer.k, steps[id(layer.slots)][0]) for encoding, layer in pairs]
         for layer, k in zip(self.layers, moved, strict=True):
             layer.k = k
-        for slots in self._slots():
+        for slots in self.slots:
             slots.move(*steps[id(slots)])
 
     @property
@@ -225,17 +228,13 @@ class Cache:
         """What no position in it reaches."""
         return self.layers[0].slots.limit
 
-    def _slots(self) -> list[Slots]:
-        """Each once, in the order of the layers."""
-        return list({id(layer.slots): layer.slots for layer in self.layers}.values())
-
     def fork(self) -> Cache:
         return self.select(torch.arange(len(self.layers[0].k), device=self.layers[0].k.device))
 
     def select(self, rows: Tensor | Sequence[int]) -> Cache:
         rows = torch.as_tensor(rows, device=self.layers[0].k.device)
-        chosen = {id(slots): slots.select(rows) for slots in self._slots()}
-        for slots in self._slots():
+        chosen = {id(slots): slots.select(rows) for slots in self.slots}
+        for slots in self.slots:
             chosen[id(slots)].layers = slots.layers
         layers = [layer.select(rows, chosen[id(layer.slots)]) for layer in self.layers]
         other = Cache(layers, self.fingerprint, [layer.select(rows) for layer in self.cross])
@@ -247,7 +246,7 @@ class Cache:
         return self.layers[0].next
 
     def __repr__(self) -> str:
-        filled = ", ".join(dict.fromkeys(f"{slots.filled} of {slots.capacity} slots" for slots in self._slots()))
+        filled = ", ".join(dict.fromkeys(f"{slots.filled} of {slots.capacity} slots" for slots in self.slots))
         return f"Cache({len(self)} layers, {filled}, limit {self.limit})"
 
     def __getitem__(self, layer: int) -> LayerCache:
