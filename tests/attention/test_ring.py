@@ -92,6 +92,34 @@ def test_a_fork_still_knows_that_layers_share_their_positions() -> None:
     assert [layer.filled for layer in fork.layers] == [2, 2]
 
 
+def test_layers_that_share_their_positions_take_tokens_in_turn() -> None:
+    """Whatever breaks the order would leave one of them with the keys of other tokens at the same positions."""
+
+    def two() -> tuple[LayerCache, LayerCache]:
+        first = LayerCache(1, 16, KEY_HEADS, HEAD_WIDTH, limit=LIMIT)
+        return first, LayerCache(1, 16, KEY_HEADS, HEAD_WIDTH, limit=LIMIT, beside=first)
+
+    k, v = torch.randn(2, 1, KEY_HEADS, 4, HEAD_WIDTH)
+    at, then = (positions.plain(4, start=start, limit=LIMIT) for start in (0, 4))
+    first, second = two()
+    with pytest.raises(ValueError, match="in turn"):
+        second.append(k, v, at)
+    first.append(k, v, at)
+    for layer, where in ((first, at), (first, then), (second, then)):
+        with pytest.raises(ValueError, match="in turn"):
+            layer.append(k, v, where)
+    second.append(k, v, at)
+    first.append(k, v, then)
+    assert torch.equal(second.append(k, v, then)[0], torch.cat([k, k], dim=2))
+    alone = second.select([0])  # nothing is beside it any more
+    alone.append(k, v, positions.plain(4, start=8, limit=LIMIT))
+    first, second = two()
+    with pytest.raises(RuntimeError):
+        first.append(k[..., :-1], v, at)  # the positions were taken, the keys were not
+    with pytest.raises(ValueError, match="in turn"):
+        first.append(k, v, at)
+
+
 def test_a_ring_that_has_lost_nothing_takes_back_to_the_start() -> None:
     layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
     x, cache = layer.tokens(1, 10), ring(layer, 1, slack=3)

@@ -56,7 +56,8 @@ class LayerCache:
         count = self.slots.capacity + 1
         self.k = torch.zeros(batch, heads, count, key_width, dtype=dtype, device=device)
         self.v = torch.zeros(batch, heads, count, values, dtype=dtype, device=device)
-        self.passes = self.slots.passes
+        self.turn = self.slots.layers - 1
+        """Which of the layers that share these slots it is; they take the tokens of a pass in this order."""
         self.fixed = False
 
     @classmethod
@@ -96,11 +97,11 @@ class LayerCache:
                 "so make it and use it under the same one"
             )
         slots = self.slots
-        if self.passes == slots.passes:
-            slots.advance(at)
-        elif slots.queries is not at:
+        if slots.turn != self.turn or (self.turn and slots.queries is not at):
             raise ValueError("layers that share their positions take the same tokens in turn; allocate this one alone")
-        self.passes += 1
+        if self.turn == 0:
+            slots.advance(at)
+        slots.turn = self.turn + 1
         old = None if slots.before is None else [part[:, :, : slots.before] for part in (self.k, self.v)]
         joined = None if old is None else [torch.cat(pair, dim=2) for pair in zip(old, (k, v), strict=True)]
         for held, given in ((self.k, k), (self.v, v)):
@@ -109,6 +110,7 @@ class LayerCache:
             else:
                 row, slot = slots.where
                 held[row, :, slot] = given.transpose(1, 2).to(held.dtype)
+        slots.turn %= slots.layers
         n, keys = slots.filled, slots.keys
         assert keys is not None
         if joined is not None:
@@ -148,6 +150,7 @@ class LayerCache:
         other = copy(self)
         other.k, other.v = self.k.index_select(0, rows), self.v.index_select(0, rows)
         other.slots = self.slots.select(rows) if slots is None else slots
+        other.turn = 0 if slots is None else self.turn
         return other
 
     def _alone(self) -> None:
@@ -173,15 +176,14 @@ class Cache:
         self.slots = list({id(layer.slots): layer.slots for layer in self.layers}.values())
         self.fingerprint = fingerprint
         self.under_way = False
-        """Whether a pass has begun and not ended. A compiler that compares the passes of layers, which differ only
-        then, makes a program that fails (torch 2.13), so that they are not compared between two passes."""
+        """Whether layers are taking the tokens of a pass; still true where that was interrupted."""
 
     def check(self, plan: Plan, at: Positions | None = None) -> None:
         """Refuses what cannot be continued, before any layer is changed: tokens that cannot come after those here, a
         plan that would rotate new keys otherwise than the stored ones, layers of which some missed a pass."""
-        if self.under_way and any(layer.passes != self.layers[0].passes for layer in self.layers):
+        if self.under_way:
             raise ValueError(
-                "a pass over this cache was interrupted, so its layers hold different tokens; start a new cache"
+                "a pass over this cache was interrupted, so its layers may hold different tokens; start a new cache"
             )
         if at is not None:
             for slots in self.slots:

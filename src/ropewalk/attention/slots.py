@@ -55,7 +55,9 @@ class Slots:
         self.lost_segment = torch.full((batch,), PAD, dtype=torch.int64, device=device)
         self.layers = 1
         """That keep these positions: what changes the positions must be done to all of them."""
-        self.passes = 0
+        self.turn = 0
+        """Which of them takes its tokens next; 0 between passes. Not a count of passes: a compiled step is given every
+        number that changes from pass to pass, and inductor (torch 2.13) loses the names of such that are compared."""
         # Of the pass under way: its tokens, the keys they see, where they go, and how many old keys stand before them.
         self.queries: Positions | None = None
         self.keys: Positions | None = None
@@ -92,7 +94,6 @@ class Slots:
         self._write(every, full=at.is_plain)
         self.queries, self.keys = at, self.read() if joined is None else joined
         self.seen = None if torch.compiler.is_compiling() else Seen(at, self.keys, self.rule)
-        self.passes += 1
 
     def _room(self, at: Positions) -> bool:
         """Whether these tokens fit. `filled` counts places, padding among them, and needs no device; only where that is

@@ -135,13 +135,13 @@ class Transformer(nn.Module):
             raise ValueError("an encoder-decoder reads a text: pass source tokens, or memory=model.encode(source)")
         if cache is not None:
             cache.check(self.plan.for_length(where.limit), where)
-            cache.under_way = True
         x, memory_at = (None, None) if memory is None else memory
         if memory_at is None and cache is not None and cache.cross:
             memory_at = cache.cross[0].read()[2]
-        hidden = self.decoder(
-            self.embed(tokens, types), where, memory=x, memory_at=memory_at, cache=cache, dropout_key=dropout_key
-        )
+        embedded = self.embed(tokens, types)
+        if cache is not None:
+            cache.under_way = True
+        hidden = self.decoder(embedded, where, memory=x, memory_at=memory_at, cache=cache, dropout_key=dropout_key)
         if cache is not None:
             cache.under_way = False
         return hidden
