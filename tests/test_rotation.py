@@ -79,7 +79,9 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("storage", ["contiguous", "transposed", "packed"])
 @pytest.mark.parametrize("dtype", list(ROUNDING), ids=str)
-def test_numbers(layout: str, storage: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("small", [0, rotation.SMALL])
+def test_numbers(layout: str, storage: str, dtype: torch.dtype, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "SMALL", small)
     for width, batches in ((8, 1), (8, 2), (6, 2)):
         x = queries(2, 3, 5, 8, dtype, storage)
         cos, sin = tables(batches, 5, width // 2, dtype)
@@ -98,15 +100,17 @@ def test_numbers(layout: str, storage: str, dtype: torch.dtype) -> None:
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(0, 9), st.integers(1, 16), st.integers(0, 5)),
     shared=st.booleans(),
     tile=st.sampled_from([1, 40, 10**6]),
+    small=st.sampled_from([0, rotation.SMALL]),
 )
 def test_eager_is_the_formula(
-    layout: str, dtype: torch.dtype, storage: str, sizes: tuple[int, ...], shared: bool, tile: int
+    layout: str, dtype: torch.dtype, storage: str, sizes: tuple[int, ...], shared: bool, tile: int, small: int
 ) -> None:
     B, H, L, pairs, rest = sizes
     x = queries(B, H, L, 2 * pairs + rest, dtype, storage)
     cos, sin = tables(1 if shared else B, L, pairs, dtype)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rotation, "TILE", dict.fromkeys(LAYOUTS, tile))
+        patch.setattr(rotation, "SMALL", small)
         got = rotate(x, cos, sin, layout)
     want = plain(x, cos, sin, layout)
     assert got.is_contiguous()
@@ -165,7 +169,11 @@ def test_compiled_is_the_formula_bit_for_bit_and_compiles_once(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
-def test_infinity_and_nan_stay_where_they_are(layout: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("small", [0, rotation.SMALL])
+def test_infinity_and_nan_stay_where_they_are(
+    layout: str, dtype: torch.dtype, small: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotation, "SMALL", small)
     assert_special_numbers(layout, dtype, eager)
 
 
