@@ -118,6 +118,11 @@ def test_layers_that_share_their_positions_take_tokens_in_turn() -> None:
         first.append(k[..., :-1], v, at)  # the positions were taken, the keys were not
     with pytest.raises(ValueError, match="in turn"):
         first.append(k, v, at)
+    lone = LayerCache(1, 16, KEY_HEADS, HEAD_WIDTH, limit=LIMIT)
+    with pytest.raises(RuntimeError):
+        lone.append(k[..., :-1], v, at)
+    with pytest.raises(ValueError, match="a pass over this cache was interrupted"):
+        lone.append(k, v, at)
 
 
 def test_a_ring_that_has_lost_nothing_takes_back_to_the_start() -> None:

@@ -23,6 +23,8 @@ from ropewalk.positions import Positions
 Which: TypeAlias = Callable[[Positions], Tensor] | Tensor
 """Which keys: a function of their positions, or a (B, C) mask over their slots."""
 
+INTERRUPTED = "a pass over this cache was interrupted, so it may hold only a part of its tokens; start a new cache"
+
 
 class LayerCache:
     """The cache of one layer. Keys (B, G, C, K) are stored as rotated; C slots are allocated once."""
@@ -97,6 +99,8 @@ class LayerCache:
                 "so make it and use it under the same one"
             )
         slots = self.slots
+        if slots.turn == slots.layers:  # the last of them failed while it stored its keys
+            raise ValueError(INTERRUPTED)
         if slots.turn != self.turn or (self.turn and slots.queries is not at):
             raise ValueError("layers that share their positions take the same tokens in turn; allocate this one alone")
         if self.turn == 0:
@@ -182,9 +186,7 @@ class Cache:
         """Refuses what cannot be continued, before any layer is changed: tokens that cannot come after those here, a
         plan that would rotate new keys otherwise than the stored ones, layers of which some missed a pass."""
         if self.under_way:
-            raise ValueError(
-                "a pass over this cache was interrupted, so its layers may hold different tokens; start a new cache"
-            )
+            raise ValueError(INTERRUPTED)
         if at is not None:
             for slots in self.slots:
                 slots.check(at)

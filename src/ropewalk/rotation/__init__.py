@@ -123,7 +123,7 @@ def _whole_pairs(x: Tensor) -> bool:
 def eager(x: Tensor, cos: Tensor, sin: Tensor, layout: Layout) -> Tensor:
     """On a CPU in tiles of positions: step by step over a whole tensor, all in main memory, takes twice as long."""
     L, R = x.shape[2], 2 * cos.shape[-1]
-    if layout == "half" and x.shape[-1] == R and x.numel() <= SMALL:
+    if x.is_cpu and layout == "half" and x.shape[-1] == R and x.numel() <= SMALL:
         a, b = x.to(cos.dtype).chunk(2, -1)
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype).contiguous()
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)

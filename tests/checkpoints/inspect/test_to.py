@@ -309,6 +309,18 @@ def test_a_scaling_that_is_there_is_replaced_and_not_stacked(saved) -> None:
     assert json.loads(found["ntk"]["transformers 4 and 5"].text or "")["rope_scaling"] is None
 
 
+def test_llama_3_2_vision_keeps_a_rope_type_for_transformers_4(saved) -> None:
+    """Its modelling code reads config.rope_scaling["rope_type"] and fails on null (4.57.1, modeling_mllama.py)."""
+    found = told(published.path("llama-3.2-90b-vision"), 524_288)["ntk"]["transformers 4 and 5"]
+    assert json.loads(found.text or "")["rope_scaling"] == {"rope_type": "default"}
+    config = published.config("llama-3.2-90b-vision")
+    config["text_config"] = {**config["text_config"], "rope_scaling": None}
+    assert (
+        inspect(saved(config)).rows["transformers4"].reading.refusal
+        == "its mllama reads rope_scaling.rope_type, which is missing"
+    )
+
+
 def test_what_an_engine_cannot_be_told(saved) -> None:
     plain = told(saved(llama()), 32_768)
     assert "no flag for dynamic" in (plain["dynamic"]["llama.cpp"].why or "")

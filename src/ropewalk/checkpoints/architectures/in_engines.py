@@ -77,6 +77,8 @@ class InTransformers:
     """Whether version 4 makes one mask for all layers, with a window where any layer has one."""
     two_keys_in_4: bool = False
     """Whether version 4's config class takes rope_scaling in its oldest form alone: type and factor."""
+    needs_rope_type_in_4: bool = False
+    """Whether version 4 reads rope_scaling.rope_type without asking whether there is one."""
     llama3_alone_in_4: bool = False
     """Whether version 4 reads every rope_scaling as llama3."""
     longrope_in_three_keys_in_4: bool = False

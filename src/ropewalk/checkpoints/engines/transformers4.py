@@ -121,6 +121,8 @@ def _besides(facts: Facts, besides: Besides, draft: Draft) -> Besides:
 def _refusal(facts: Facts, besides: Besides) -> str | None:
     if SECTIONS in besides.present() and "mrope_section" not in facts.old:
         return "its attention reads rope_scaling.mrope_section, which is missing"
+    if facts.row.transformers.needs_rope_type_in_4 and "rope_type" not in facts.old:
+        return f"its {facts.model_type} reads rope_scaling.rope_type, which is missing"
     if not facts.old:
         return None
     kind = facts.old.get("rope_type", facts.old.get("type"))

@@ -105,7 +105,8 @@ class Config:
         if self.facts.text.get("rope_scaling") is not None:
             found["rope_scaling"] = None
         block = self.block(number)
-        if block["rope_type"] != "default" or any(key in block for key in self.known.elsewhere):
+        needed = self.known.transformers.needs_rope_type_in_4 or any(key in block for key in self.known.elsewhere)
+        if needed or block["rope_type"] != "default":
             left_out = ("rope_theta", "partial_rotary_factor")
             found["rope_scaling"] = {key: value for key, value in block.items() if key not in left_out}
         if self.facts.outer.transformers.two_keys_in_4 and "rope_type" in (scaling := found.get("rope_scaling") or {}):

@@ -126,6 +126,7 @@ ROWS = {
         head_key=None,
         defaults={"cross_attention_layers": [3, 8, 13, 18, 23, 28, 33, 38]},
         implied={"rope_theta": 500_000.0, "num_hidden_layers": 40, "max_position_embeddings": 131_072},
+        transformers=InTransformers(needs_rope_type_in_4=True),
     ),
     "nemotron-nas": Architecture(
         code="NVIDIA's DeciLM code",
