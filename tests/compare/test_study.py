@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from ropewalk.checkpoints.load.native import Trained
+from ropewalk.compare import driver, trials
 from ropewalk.compare import run_trial as running
-from ropewalk.compare import trials
 from ropewalk.compare.driver import Shard, Watcher, register, results_in, run
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import compared
@@ -225,6 +225,21 @@ def test_a_budget_ends_a_study_between_trials(tmp_path: Path) -> None:
     _, results = run(study(budget=1e-9), tmp_path, HERE, watcher=Watcher(say=said.append))
     assert len(results) == 1
     assert "the budget of 1e-09 hours is used up; 1 trials were not begun" in said[-1]
+
+
+def test_no_worker_waits_for_another_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All trials are given to the workers at once, which take them as they become free."""
+    calls: list[int] = []
+
+    def counted(function: Any, shared: Any, jobs: Any, workers: Workers) -> Any:
+        calls.append(0)
+        for job in jobs:
+            calls[-1] += 1
+            yield function(shared, job)
+
+    monkeypatch.setattr(driver, "mapped", counted)
+    run(study(budget=1.0), tmp_path, HERE)
+    assert calls == [2]
 
 
 def test_what_is_compared_is_written_down_before(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,21 +97,32 @@ def run(
     run before it stops."""
     plan, begun = Plan(study), 0
     register(study, out)
+
+    def over(results: dict[str, dict[str, Any]]) -> bool:
+        return study.budget is not None and Cost.of(plan.needed(results), results).hours >= study.budget
+
     while True:
         results = results_in(out)
         missing = [trial for trial in plan.missing(results) if shard.has(trial)]
-        spent = Cost.of(plan.needed(results), results)
-        over = study.budget is not None and spent.hours >= study.budget
         missing = missing if most is None else missing[: most - begun]
-        if over or not missing:
-            if over and missing:
-                watcher.say(f"the budget of {study.budget:g} hours is used up; {len(missing)} trials were not begun")
+        if not missing:
+            return plan, results
+        if over(results):
+            watcher.say(f"the budget of {study.budget:g} hours is used up; {len(missing)} trials were not begun")
             return plan, results
         if not begun:
             watcher.say(said_before(plan.needed(results), missing, results, workers.count))
         watcher.begin(missing, out)
-        # A budget can end between two trials; without one, all that is known is given out at once.
-        now = missing[: workers.count] if study.budget is not None else missing
-        for trial, _ in zip(now, mapped(run_trial, str(out), now, workers._replace(tries=TRIES)), strict=True):
-            watcher.done(trial)
-        begun += len(now)
+        given: list[Trial] = []
+
+        def in_budget(missing: Sequence[Trial] = missing, given: list[Trial] = given) -> Iterator[Trial]:
+            # Asked whenever a worker is free, so that none waits for the others.
+            for trial in missing:
+                if given and over(results_in(out)):
+                    return
+                given.append(trial)
+                yield trial
+
+        for number, _ in enumerate(mapped(run_trial, str(out), in_budget(), workers._replace(tries=TRIES))):
+            watcher.done(given[number])
+        begun += len(given)
