@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from ropewalk.compare import measure_text
-from ropewalk.compare.measure_text import _context, pieces
+from ropewalk.compare.measure_text import Placed, _context, pieces
 from ropewalk.data.config import TextData
+from ropewalk.data.drawn.skips import Randomised
+from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Passage
+from ropewalk.models import Transformer, TransformerConfig
 
 
 class ByContext:
@@ -48,3 +52,21 @@ def test_pieces_are_of_the_whole_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure_text, "describe", lambda folder: {})
     found = pieces(TextData(path="nowhere", length=8, packing="document"), 10, 4)
     assert [int(one.tokens[0]) for one in found] == [0, 100, 200, 300]
+    # From the middle of a document: its opening is not like the rest.
+    assert [int(one.tokens[0]) for one in pieces(TextData(path="nowhere", length=8, packing="document"), 6, 2)] == [
+        2,
+        202,
+    ]
+
+
+def test_a_model_of_randomised_positions_is_measured_at_such() -> None:
+    config = TransformerConfig(stack="decoder", width=16, layers=1, heads=2, vocabulary=32, encoding="rope")
+    model, tokens = Transformer(config), np.random.default_rng(0).integers(0, 32, 50)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    plain = Passage.plain(tokens, 49)
+    at = np.sort(np.random.default_rng([measure_text.DRAWN, 50]).choice(4096, 50, replace=False))
+    found = Placed(model, Randomised(reach=4096)).nats(plain)
+    assert found == pytest.approx(Ours(model, model="").nats(Passage(tokens, at, 49)))
+    assert Placed(model, None).nats(plain) == pytest.approx(Ours(model, model="").nats(plain))
+    assert np.abs(found - Ours(model, model="").nats(plain)).max() > 1e-3

@@ -16,7 +16,7 @@ from ropewalk.compare import driver, trials
 from ropewalk.compare import run_trial as running
 from ropewalk.compare.driver import Shard, Watcher, register, results_in, run
 from ropewalk.compare.plan import Plan
-from ropewalk.compare.result import compared
+from ropewalk.compare.result import _times, compared
 from ropewalk.compare.study import load_study
 from ropewalk.compare.trials import Trial, Trials
 from ropewalk.data.prepare.sample import sample
@@ -78,6 +78,8 @@ def test_what_cannot_be_measured_is_refused_before_the_training(tmp_path: Path) 
     ):
         Trials(study(text=text, tasks=None))
     Trials(study(text={**text, "tail": 63}, tasks=None))
+    with pytest.raises(ValueError, match=r"pieces of validation text have 1,048,576 tokens, 2 are needed"):
+        Trials(study(text={**text, "tail": 63, "lengths": [1 << 20]}, tasks=None))
 
 
 def test_arms_start_from_the_same_weights() -> None:
@@ -124,6 +126,14 @@ def test_the_search_takes_a_part_of_the_training_at_other_rates() -> None:
     made = Trials(study(rates={"share": 0.5}))
     search = made.trial("tasks", "rope", 0, 2.0, search=True)
     assert (search.recipe.train.steps, search.recipe.train.optimizer.lr, search.measure) == (2, 2e-2, None)
+    assert search.recipe.train.evaluate.every == 2
+    # The warm-up decides which rates are survived, so it is not shortened with the rest, but for room.
+    for steps, warmup in ((400, 50), (160, 40)):
+        train = {**RECIPE["train"], "steps": steps, "schedule": {"kind": "wsd", "warmup": 50}}
+        short = Trials(study(recipe={**RECIPE, "train": train}, rates={"share": 0.5})).trial(
+            "tasks", "rope", 0, search=True
+        )
+        assert (short.recipe.train.steps, short.recipe.train.schedule.warmup) == (steps // 2, warmup)
     plan = Plan(study(rates={"share": 0.5}))
     found = {
         trial.hash: {"loss": loss} for trial, loss in zip(plan._search("tasks", "rope"), (3.0, 2.0, 2.0), strict=True)
@@ -240,6 +250,45 @@ def test_no_worker_waits_for_another_within_a_budget(tmp_path: Path, monkeypatch
     monkeypatch.setattr(driver, "mapped", counted)
     run(study(budget=1.0), tmp_path, HERE)
     assert calls == [2]
+
+
+def test_measured_otherwise_it_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first = run(study(), tmp_path, HERE)
+    monkeypatch.setattr(running, "train", None)
+    _, both = run(study(tasks={**TASKS, "lengths": [2, 6, 8]}), tmp_path, HERE)
+    assert len(both) == 2 * len(first)
+    for one in first.values():
+        (other,) = [two for two in both.values() if two["arm"] == one["arm"] and two["hash"] != one["hash"]]
+        assert (other["curve"], other["versions"]) == (one["curve"], one["versions"])
+        assert other["measured"]["exact"]["copy"].items() >= one["measured"]["exact"]["copy"].items()
+    # Weights that were not kept whole are trained again.
+    for kept in tmp_path.glob("models/*/trained.json"):
+        kept.unlink()
+    with pytest.raises(TypeError, match="not callable"):
+        run(study(tasks={**TASKS, "lengths": [3]}), tmp_path, HERE)
+
+
+def test_the_losses_of_a_search_are_told(tmp_path: Path) -> None:
+    rates = {"factors": [0.5, 1, 2], "share": 0.5}
+    found = compared(*run(study(rates=rates), tmp_path, HERE), tmp_path)
+    about = found["tasks"]["arms"]["rope"]
+    assert list(about["search"]) == ["0.5", "1", "2"]
+    best = min(about["search"], key=about["search"].__getitem__)
+    assert (float(best), best != "1") == (about["factor"], about["edge"])
+
+
+def test_equal_time_is_before_the_rate_falls() -> None:
+    """The fastest of these arms is at its step 80 of 100 when it begins to; the other, half as fast, at its step 40."""
+    plan = Plan(study(recipe={**RECIPE, "train": {**RECIPE["train"], "schedule": {"kind": "wsd", "decay": 0.2}}}))
+    results = {}
+    for arm, step in (("rope", 1.0), ("alibi", 2.0)):
+        (trial,) = plan.final("tasks", arm, {})
+        timing = {"step": step, "train": 100 * step, "measure": 0.0}
+        curve = [(10 * n, 10.0 - n) for n in range(1, 11)]
+        results[trial.hash] = {"timing": timing, "steps": 100, "diverged": None, "curve": curve}
+    found = _times(plan, "tasks", results)
+    assert found["rope"]["loss_at_equal_time"] == [pytest.approx(2.0)]
+    assert found["alibi"]["loss_at_equal_time"] == [pytest.approx(6.0)]
 
 
 def test_what_is_compared_is_written_down_before(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from ropewalk.data.config import TASKS, TaskSetData
 from ropewalk.data.open import open_data
 from ropewalk.data.task_set import TaskSetRows
 from ropewalk.data.tasks import END, FIRST, MARK, SEPARATOR
+from ropewalk.positions import PAD
 
 
 def oracle(task: str, asked: list[int]) -> list[int]:
@@ -45,21 +46,38 @@ def test_a_sample_says_its_task_and_asks_for_the_answer_alone() -> None:
     seen = set()
     for number in range(60):
         row = rows[number]
-        tokens = row.side.tokens[row.side.segment == 0].tolist()
-        task = TASKS[tokens[0] - (config.vocabulary - len(TASKS))]
-        middle = tokens.index(SEPARATOR)
-        asked, answer = tokens[1:middle], tokens[middle + 1 :]
-        assert answer == oracle(task, asked)
-        assert row.target[row.target != IGNORE].tolist() == [*answer, END]
-        seen.add((task, len(asked)))
+        for segment in range(row.side.segment.max() + 1):
+            where = row.side.segment == segment
+            tokens, target = row.side.tokens[where].tolist(), row.target[where]
+            task = TASKS[tokens[0] - (config.vocabulary - len(TASKS))]
+            middle = tokens.index(SEPARATOR)
+            asked, answer = tokens[1:middle], tokens[middle + 1 :]
+            assert answer == oracle(task, asked)
+            assert target[target != IGNORE].tolist() == [*answer, END]
+            assert row.side.index[where].tolist() == list(range(len(tokens)))
+            seen.add((task, len(asked)))
     assert {task for task, _ in seen} == {"copy", "parity"}
     assert {size for task, size in seen if task == "copy"} == set(range(1, 7))
+
+
+def test_a_sequence_is_filled_with_samples_of_every_size() -> None:
+    rows = TaskSetRows(TaskSetData(of=("copy",), longest=20, length=512), "decoder", 0, valid=False)
+    segments = [rows[number].side.segment for number in range(40)]
+    sizes = [int(count) // 2 - 1 for one in segments for count in np.bincount(one[one != PAD])]
+    assert len(sizes) / 40 > 20
+    assert max(np.count_nonzero(one == PAD) for one in segments) < 42  # the longest sample has as many tokens
+    # None is rarer than half of its share: of some 22 samples of a sequence one is left out.
+    assert min(np.bincount(sizes, minlength=21)[1:]) > len(sizes) / 20 / 2
 
 
 def test_no_long_question_is_in_training_and_in_evaluation() -> None:
     config = TaskSetData(of=("copy",), longest=4, vocabulary=32)
     sides = [
-        {tuple(rows[n].side.tokens.tolist()) for n in range(400) if (rows[n].side.segment == 0).sum() > 7}
+        {
+            tuple(rows[n].side.tokens[rows[n].side.segment == 0].tolist())
+            for n in range(400)
+            if (rows[n].side.segment == 0).sum() > 7
+        }
         for rows in (TaskSetRows(config, "decoder", 0, valid=valid) for valid in (False, True))
     ]
     assert min(map(len, sides)) > 50

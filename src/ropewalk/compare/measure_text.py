@@ -14,24 +14,31 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ropewalk.data.config import TextData
+from ropewalk.data.drawn.skips import Randomised
 from ropewalk.data.layout import describe
 from ropewalk.data.stored import Documents
 from ropewalk.evaluate.documents import Document
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.measures import perplexity
-from ropewalk.evaluate.passage import Numbers, Passage
+from ropewalk.evaluate.passage import Nats, Numbers, Passage
 from ropewalk.models import Transformer
+from ropewalk.scaling import Scaling
 
-PROTOCOL = 2
+T = TypeVar("T")
+PROTOCOL = 3
 """Raised when a measurement changes: trials measured otherwise are not mixed with new ones."""
 CANNOT = "cannot"
 OCTAVE = 4
 """Bins of each doubling of the position."""
+CURVES = 12
+"""Pieces for all but the loss of the same tokens, which verdicts are given by and which costs the least."""
+DRAWN = 0xD2A
+"""Seed of the positions of a model that was trained with randomised ones."""
 
 
 def pieces(data: TextData, longest: int, most: int) -> list[Document]:
@@ -43,17 +50,22 @@ def pieces(data: TextData, longest: int, most: int) -> list[Document]:
         spans = [(start, start + longest) for start in range(0, stored.tokens - longest + 1, longest)]
     else:
         bounds = stored.bounds(0, stored.documents)
-        # One piece a document: they are the unit of every interval.
-        spans = [(int(a), int(a) + longest) for a, b in itertools.pairwise(bounds) if b - a >= longest]
+        # One piece a document: they are the unit of every interval. From its middle: openings are easier or harder to
+        # predict than the rest, which would look like an effect of the position.
+        starts = [int(a + (b - a - longest) // 2) for a, b in itertools.pairwise(bounds) if b - a >= longest]
+        spans = [(start, start + longest) for start in starts]
     if len(spans) < 2:
         raise ValueError(
             f"{folder}: {len(spans)} pieces of validation text have {longest:,} tokens, 2 are needed; prepare it with "
             "a greater --valid-fraction, or measure with shorter text.lengths"
         )
-    # From the whole of it: what stands side by side in a corpus is often of one author.
-    count = min(most, len(spans))
-    chosen = [spans[number * len(spans) // count] for number in range(count)]
-    return [Document(f"{a}", "", stored.span(a, b), longest) for a, b in chosen]
+    return [Document(f"{a}", "", stored.span(a, b), longest) for a, b in _spread(spans, most)]
+
+
+def _spread(each: Sequence[T], most: int) -> list[T]:
+    """From the whole of it: what stands side by side in a corpus is often of one author."""
+    count = min(most, len(each))
+    return [each[number * len(each) // count] for number in range(count)]
 
 
 def as_one_text(data: TextData) -> bool:
@@ -62,9 +74,12 @@ def as_one_text(data: TextData) -> bool:
 
 def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[str, Any]:
     trained, lengths, tail = asked["trained"], asked["lengths"], asked["tail"]
-    found = pieces(data, lengths[-1], asked["documents"])
-    engine = Ours(model, model="")
-    table = model.plan.table
+    longest = lengths[-1]
+    found = pieces(data, longest, asked["documents"])
+    few = _spread(found, CURVES)
+    skips = data.positions if isinstance(data.positions, Randomised) else None
+    engine = Placed(model, skips)
+    table = model.plan.table if skips is None else skips.reach
 
     def up_to(length: int, compute: Callable[[], Any]) -> Any:
         return CANNOT if table is not None and length > table else compute()
@@ -73,17 +88,37 @@ def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[s
         return [_mean(engine.nats(Passage.plain(one.tokens[-length:], tail))) for one in found]
 
     def windows(length: int, stride: int | None) -> list[float | None]:
-        return [_finite(value) for value in perplexity.measure(engine, found, length, stride=stride).nats]
+        if length == longest:  # one window: every token but its first
+            return [_mean(nats) for nats in whole]
+        return [_finite(value) for value in perplexity.measure(engine, few, length, stride=stride).nats]
 
+    far = min(longest, table or longest)
+    whole = [engine.nats(Passage.plain(one.tokens[:far], far - 1)) for one in few]
     short = [length for length in _doublings(trained) if length > tail]
     return {
         "pieces": len(found),
         "same_tokens": {n: up_to(n, lambda n=n: tails(n)) for n in sorted({*short, *lengths})},
         "non_overlapping": {n: up_to(n, lambda n=n: windows(n, None)) for n in lengths if n >= trained},
         "sliding": {trained: up_to(trained, lambda: windows(trained, max(1, trained // 2)))},
-        "context": [_context(engine, one.tokens, trained) for one in found],
-        "by_position": _by_position(engine, [one.tokens for one in found], min(lengths[-1], table or lengths[-1])),
+        "context": [_context(engine, one.tokens, trained) for one in few],
+        "by_position": _by_position(whole),
     }
+
+
+class Placed(Ours):
+    """With positions as in training where these were randomised: neighbours are not at neighbouring positions there,
+    and a model that is asked about such is asked about what it has hardly seen (arXiv:2305.16843 draws them too)."""
+
+    def __init__(self, transformer: Transformer, skips: Randomised | None) -> None:
+        super().__init__(transformer, model="")
+        self.skips = skips
+
+    def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
+        if self.skips is not None:
+            rng = np.random.default_rng([DRAWN, len(passage.tokens)])
+            positions = self.skips.draw(len(passage.tokens), rng)
+            passage = Passage(passage.tokens, positions, passage.scored)
+        return super().nats(passage, scaling)
 
 
 def _doublings(trained: int) -> list[int]:
@@ -109,11 +144,12 @@ def _context(engine: Ours, text: Numbers, trained: int) -> float | None:
     return _finite(float(np.mean(gains)))
 
 
-def _by_position(engine: Ours, texts: Sequence[Numbers], longest: int) -> list[dict[str, Any]]:
+def _by_position(whole: Sequence[Nats]) -> list[dict[str, Any]]:
     """By position in one pass over each piece, in parts that grow with it."""
-    mean = np.mean([engine.nats(Passage.plain(text[:longest], longest - 1)) for text in texts], 0)
-    count = round(OCTAVE * math.log2(longest / 8))
-    edges = np.unique(np.round(np.geomspace(8, longest, max(2, count + 1))).astype(int))
+    mean = np.mean(whole, 0)
+    longest = len(mean) + 1
+    count = round(OCTAVE * math.log2(longest / 16))
+    edges = np.unique(np.round(np.geomspace(16, longest, max(2, count + 1))).astype(int))
     # nats[i] is the loss of token i + 1.
     return [
         {"from": int(a), "to": int(b), "loss": _finite(float(mean[a - 1 : b - 1].mean()))}

@@ -33,13 +33,19 @@ class Plan:
 
     def own_rate(self, part: str, arm: str, results: Results) -> float | None:
         """The factor with the lowest validation loss, of equal ones that nearest 1; None: not known yet."""
-        search = self._search(part, arm)
-        if not search:  # one factor needs none
+        if not self._search(part, arm):  # one factor needs none
             return 1.0 if self.study.rates is None else self.study.rates.factors[0]
+        losses = self.searched(part, arm, results)
+        if losses is None:
+            return None
+        return min(losses, key=lambda factor: (losses[factor], abs(math.log(factor))))
+
+    def searched(self, part: str, arm: str, results: Results) -> dict[float, float] | None:
+        """The loss at every factor of the search; None where one is missing."""
+        search = self._search(part, arm)
         if any(trial.hash not in results for trial in search):
             return None
-        losses = {trial.factor: _loss(results[trial.hash]) for trial in search}
-        return min(losses, key=lambda factor: (losses[factor], abs(math.log(factor))))
+        return {trial.factor: _loss(results[trial.hash]) for trial in search}
 
     def final(self, part: str, arm: str, results: Results, *, shared: bool = False) -> list[Trial]:
         """The trials that an arm is judged by, at its own rate or at the shared one."""

@@ -19,6 +19,7 @@ from ropewalk.compare.measure_text import CANNOT, as_one_text
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
 from ropewalk.evaluate.statistics import FEWEST, LEVEL, holm, paired, wilson
+from ropewalk.train.schedule import WarmupStableDecay
 
 SOLVED = 0.9
 """Share of right answers from which on a task counts as solved."""
@@ -64,13 +65,17 @@ def _judged(plan: Plan, part: str, arm: str, results: Results, *, shared: bool =
 def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
     own, shared = _judged(plan, part, arm, results), _judged(plan, part, arm, results, shared=True)
     first = next(iter([*own, *shared]), None)
+    searched = plan.searched(part, arm, results) or {}
     return {
         "seeds": len(own),
         "asked": plan.seeds(part, arm, results),
         # Which they are: of an unfinished study any of them may be missing.
         "seed": [one["seed"] for one in own],
         "shared_seed": [one["seed"] for one in shared],
-        "factor": plan.own_rate(part, arm, results),
+        "factor": (factor := plan.own_rate(part, arm, results)),
+        "search": {f"{at:g}": _finite(loss) for at, loss in searched.items()},
+        # A grid that went on might have a better one there.
+        "edge": len(searched) > 2 and factor in (min(searched), max(searched)),
         "rate": own[0]["rate"] if own else None,
         "parameters": first and first["parameters"],
         "step_flops": first and first["step_flops"],
@@ -330,9 +335,12 @@ def _reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> li
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
-    """Seconds of a step, and the validation loss each seed of each arm had when the fastest arm was done."""
+    """Seconds of a step, and the validation loss each seed of each arm had when the fastest arm was done; where the
+    rate falls in a last part of the training, when it began to: that part lowers the loss more than the time does."""
     found: dict[str, dict[str, Any]] = {}
     ends = []
+    schedule = plan.trials.recipes[part, plan.study.reference].train.schedule
+    level = 1 - schedule.decay if isinstance(schedule, WarmupStableDecay) else 1.0
     for arm in plan.study.arms_of(part):
         each = _judged(plan, part, arm, results)
         steps = [one["timing"]["step"] for one in each if one["timing"]["step"]]
@@ -343,7 +351,7 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
             "steps": each[0]["steps"] if each else 0,
         }
         if steps and not all(one["diverged"] for one in each):
-            ends.append(found[arm]["step"] * found[arm]["steps"])
+            ends.append(level * found[arm]["step"] * found[arm]["steps"])
     for one in found.values():
         curves = one.pop("curves")
         share = min(ends) / (one["step"] * one["steps"]) if ends and one["step"] else None

@@ -1,7 +1,9 @@
 """One trial: a training that resumes where it was, and its measurement. The result is a file named by the trial's hash.
 
-OUT/trials/HASH.json    done; never written twice
-OUT/runs/HASH/          under way, or killed; removed when done
+OUT/trials/HASH.json        done; never written twice
+OUT/runs/TRAINING/          under way, or killed; removed when done
+OUT/models/TRAINING/        the trained weights and trained.json, how they were: measured otherwise, they are not
+                            trained again
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import json
 import os
 import shutil
 import socket
-import statistics
 import subprocess
 import sys
 import time
@@ -50,38 +51,36 @@ def run_trial(out: str, trial: Trial) -> str:
         return name
     before = torch.get_num_threads()
     torch.set_num_threads(trial.threads)
+    run, kept = folder / "runs" / trial.training, folder / "models" / trial.training
     try:
-        _write(file_of(folder, name), _done(trial, folder / "runs" / name))
+        if not (kept / "trained.json").is_file():
+            _keep(trial, _trained(trial, run), run, kept)
+        _write(file_of(folder, name), _measured(trial, kept))
     finally:
         torch.set_num_threads(before)
-    shutil.rmtree(folder / "runs" / name, ignore_errors=True)
+    shutil.rmtree(run, ignore_errors=True)
     return name
 
 
-def _done(trial: Trial, run: Path) -> dict[str, Any]:
-    kinds = outside(trial.recipe.model)
-    diverged = _train(trial.recipe, run, kinds)
+def _keep(trial: Trial, trained: dict[str, Any], run: Path, kept: Path) -> None:
+    """trained.json comes last: without it the rest counts for nothing."""
+    shutil.rmtree(kept, ignore_errors=True)
+    kept.mkdir(parents=True)
+    if trained["diverged"] is None and trial.share == 1:  # of a search nothing is measured
+        shutil.copytree(run / "export", kept / "export")
+    _write(kept / "trained.json", trained)
+
+
+def _trained(trial: Trial, run: Path) -> dict[str, Any]:
+    sources, began = _sources(), time.perf_counter()
+    diverged = _train(trial.recipe, run, outside(trial.recipe.model))
+    spent = time.perf_counter() - began
     records = read(run / "metrics.jsonl")
-    began = time.perf_counter()
-    measured = None
-    if diverged is None and trial.measure is not None:
-        model, data = load(run / "export", kinds=kinds), trial.recipe.data
-        if isinstance(data, TaskSetData):
-            measured = measure_tasks.measure(model, data, trial.measure)
-        else:
-            assert isinstance(data, TextData)
-            measured = measure_text.measure(model, data, trial.measure)
     cut = sizes(trial.recipe.train, trial.recipe.data.length, 1)
     steps = {record["step"]: record for record in records["train"]}
     curve = {record["step"]: record["loss"] for record in records["valid"]}
-    seconds = [record["seconds"] for record in steps.values()]
+    seconds = sorted(record["seconds"] for record in steps.values())
     return {
-        "hash": trial.hash,
-        "part": trial.part,
-        "arm": trial.arm,
-        "seed": trial.seed,
-        "factor": trial.factor,
-        "share": trial.share,
         "rate": trial.recipe.train.peak(trial.recipe.model.width),
         "parameters": parameters(trial.recipe.model),
         "steps": cut.steps,
@@ -90,16 +89,38 @@ def _done(trial: Trial, run: Path) -> dict[str, Any]:
         "diverged": diverged,
         "loss": curve.get(cut.steps),
         "curve": sorted(curve.items()),
-        "measured": measured,
-        "versions": versions() | {"sources": _sources()},
+        "versions": versions() | {"sources": sources},
         "timing": {
-            "train": sum(seconds),
-            "step": statistics.median(seconds) if seconds else None,
-            "measure": time.perf_counter() - began,
+            # Validation and saving are in what this process spent, and not in the steps of one that was killed.
+            "train": max(spent, sum(seconds)),
+            # What else the machine does only adds to a step, so that the fast ones are what it takes.
+            "step": seconds[len(seconds) // 10] if seconds else None,
             "memory": max((record["memory"] or 0 for record in steps.values()), default=0),
             "host": socket.gethostname(),
-            "ended": time.time(),
         },
+    }
+
+
+def _measured(trial: Trial, kept: Path) -> dict[str, Any]:
+    trained = json.loads((kept / "trained.json").read_text(encoding="utf-8"))
+    began = time.perf_counter()
+    measured = None
+    if trained["diverged"] is None and trial.measure is not None:
+        model, data = load(kept / "export", kinds=outside(trial.recipe.model)), trial.recipe.data
+        if isinstance(data, TaskSetData):
+            measured = measure_tasks.measure(model, data, trial.measure)
+        else:
+            assert isinstance(data, TextData)
+            measured = measure_text.measure(model, data, trial.measure)
+    ended = {"measure": time.perf_counter() - began, "ended": time.time()}
+    about = {"hash": trial.hash, "part": trial.part, "arm": trial.arm, "seed": trial.seed}
+    return {
+        **about,
+        "factor": trial.factor,
+        "share": trial.share,
+        **trained,
+        "measured": measured,
+        "timing": trained["timing"] | ended,
     }
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from ropewalk.compare.measure_text import PROTOCOL
+from ropewalk.compare.measure_text import PROTOCOL, pieces
 from ropewalk.compare.study import Study, TaskPart, TextPart
 from ropewalk.data.config import TaskData, TaskSetData, TextData
 from ropewalk.data.layout import describe
@@ -62,10 +62,14 @@ class Trial:
 
     @cached_property
     def hash(self) -> str:
+        """Of the training and of what is measured of it."""
+        return digest({"training": self.training, "measure": self.measure, "protocol": self.measure and PROTOCOL})
+
+    @cached_property
+    def training(self) -> str:
+        """What the trained weights depend on: trials that only measure otherwise share them."""
         told = {
             "recipe": self.recipe.model_dump(mode="json"),
-            "measure": self.measure,
-            "protocol": PROTOCOL,
             "data": _fingerprint(self.recipe),
             "sources": _sources(self.recipe.model),
             "threads": self.threads,
@@ -119,11 +123,14 @@ class Trials:
             rows = TaskSetRows(data, "decoder", 0, valid=True)
             for task in data.of:
                 rows.sample(task, asked["lengths"][-1], np.random.default_rng(0))
-        elif asked["tail"] >= asked["lengths"][0]:
+            return
+        if asked["tail"] >= asked["lengths"][0]:
             raise ValueError(
                 f"text.tail={asked['tail']}: a length of {asked['lengths'][0]} tokens has none before so many; write "
                 f"text.tail={asked['lengths'][0] - 1} or less"
             )
+        assert isinstance(data, TextData)
+        pieces(data, asked["lengths"][-1], asked["documents"])
 
     def _comparable(self, part: str, arm: str) -> None:
         ours, theirs = self.recipes[part, arm], self.recipes[part, self.study.reference]
@@ -178,14 +185,18 @@ def _trained(recipe: Recipe, seed: int, factor: float, share: float) -> Recipe:
     """The recipe of one trial."""
     train = recipe.train
     changes: dict[str, Any] = {"seed": seed}
-    if factor != 1 or share != 1:  # a rate may follow from the warm-up, which a search shortens
+    if factor != 1 or share != 1:  # a rate may follow from the warm-up, which a short search cuts
         rate = train.peak(recipe.model.width) * factor
         changes["optimizer"] = train.optimizer.model_copy(update={"lr": rate})
     if share != 1:
         for name in ("tokens", "steps"):
             if (count := getattr(train, name)) is not None:
                 changes[name] = max(1, round(count * share))
-        changes["schedule"] = train.schedule.model_copy(update={"warmup": max(1, round(train.schedule.warmup * share))})
+        cut = sizes(train.model_copy(update=changes), recipe.data.length, 1)
+        # The warm-up decides which rates a model survives, so it is that of the whole training. Losses on the way are
+        # not asked for, and cost as much as a tenth of the steps each.
+        changes["schedule"] = train.schedule.model_copy(update={"warmup": min(train.schedule.warmup, cut.steps // 2)})
+        changes["evaluate"] = train.evaluate.model_copy(update={"every": cut.steps})
     return recipe.model_copy(update={"train": train.model_copy(update=changes)})
 
 

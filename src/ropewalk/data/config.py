@@ -131,15 +131,16 @@ class TaskSetData(Settings):
     kind: Literal["tasks"] = "tasks"
     of: tuple[Literal["copy", "addition", "sort", "recall", "parity"], ...] = Field(default=TASKS, min_length=1)
     longest: int = Field(default=20, ge=1, le=4096)
-    """Symbols of the longest question in training; shorter ones are as frequent."""
+    """Symbols of the longest question in training. Shorter ones are drawn as often; where `length` has room for little
+    more than one sample, more of them fit."""
     length: Length = Field(default_factory=lambda given: task_tokens(given["of"], given["longest"]))
-    """Tokens of a sequence, one sample each; as many as the longest one has unless given."""
+    """Tokens of a sequence, filled with as many samples as fit; as many as the longest one has unless given."""
     vocabulary: int = Field(default=72, ge=32, le=65536)
     """Ids: those that mark start, end, mask and separator, the symbols, and one for each task."""
     samples: int = Field(default=1_000_000, ge=1, lt=2**32)
-    """Samples of an epoch of training."""
+    """Sequences of an epoch of training."""
     valid_samples: int = Field(default=1000, ge=1, lt=2**32)
-    """Samples to evaluate on."""
+    """Sequences to evaluate on."""
     positions: AnySkips | None = None
     """As of text."""
 

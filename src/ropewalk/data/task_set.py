@@ -45,10 +45,19 @@ class TaskSetRows:
         return self.config.valid_samples if self.valid else self.config.samples
 
     def __getitem__(self, number: int) -> Row:
+        """As many samples as fit, each a document of its own; the first that does not is left out."""
         rng = np.random.default_rng([self.seed, number, int(self.valid)])
-        task = self.config.of[int(rng.integers(len(self.config.of)))]
-        tokens, target = self.told(task, self.sample(task, int(rng.integers(1, self.config.longest + 1)), rng))
-        return Row(number, side([tokens], self.width, END), filled([target], self.width))
+        told: list[tuple[Ints, Ints]] = []
+        room = self.width
+        while True:
+            task = self.config.of[int(rng.integers(len(self.config.of)))]
+            one = self.told(task, self.sample(task, int(rng.integers(1, self.config.longest + 1)), rng))
+            room -= len(one[0])
+            if room < 0:
+                break
+            told.append(one)
+        tokens, targets = zip(*told, strict=True)
+        return Row(number, side(tokens, self.width, END), filled(targets, self.width))
 
     def sample(self, task: str, size: int, rng: np.random.Generator) -> Question:
         symbols = self.config.vocabulary - len(TASKS) - FIRST
