@@ -1,0 +1,135 @@
+"""Does a study find what is known, and nothing where there is nothing? Of a finished `studies/extrapolation.yaml`.
+
+    python -m campaigns.anchors STUDY OUT [--json]        OUT is the folder that `ropewalk compare STUDY --out` wrote
+
+splits    every way to halve the seeds of the reference: how often one half is called better or worse than the other
+anchors   on the same tokens, perplexity at six times the trained length over that at the trained one: ALiBi's within
+          3 % (17.98 to 18.30 in its paper), sinusoidal's at least 5, T5's between; in windows end to end ALiBi seems to
+          improve; copying at twice the trained size, the better of NoPE and T5 is 20 points above RoPE, which has the
+          lower loss on text within its length
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import bars
+from campaigns import pieces
+from ropewalk.compare.difference import noise_floor
+from ropewalk.compare.driver import results_in
+from ropewalk.compare.plan import Plan
+from ropewalk.compare.result import _judged, _seed_means, _verdicts, compared
+from ropewalk.compare.study import load_study
+
+SOURCES = ("campaigns/anchors.py", "src/ropewalk/compare/difference.py", "src/ropewalk/compare/result.py")
+FAR = 6
+"""Times the trained length."""
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("study", type=Path)
+    options.add_argument("out", type=Path)
+    options.add_argument("--json", action="store_true", help="print the result as JSON")
+    given = options.parse_args()
+    plan, results = Plan(load_study(given.study)), results_in(given.out)
+    found = compared(plan, results, given.out)
+    if missing := found["trials"]["missing"]:
+        print(f"{len(missing)} trials are missing, the first of them {missing[0]}", file=sys.stderr)
+        return 2
+    reference = [one["measured"] for one in _judged(plan, "text", found["reference"], results)]
+    different = {length: split(reference, length) for length in found["text"]["lengths"]}
+    said = {
+        "command": f"python -m campaigns.anchors {given.study} {given.out.name}",
+        "study": found["hash"],
+        "bars": {
+            **{
+                f"halves of {len(reference)} seeds called different at {length}, of all, at most": bars.bar(
+                    share, 0.07, at_least=False
+                )
+                for length, share in different.items()
+            },
+            **anchors(found),
+        },
+        "measured": {"perplexity over that at the trained length": ratios(found["text"])},
+        "versions": bars.versions(()),
+        "sources": pieces.digest(SOURCES),
+    }
+    return bars.tell(said, as_json=given.json)
+
+
+def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
+    """The share of all halvings that are called better or worse, each half the reference once."""
+    half, called = len(seeds) // 2, []
+    for chosen in itertools.combinations(range(2 * half), half):
+        done = {
+            "reference": [seeds[number] for number in chosen],
+            "arm": [seeds[number] for number in range(2 * half) if number not in chosen],
+        }
+        values = {name: _seed_means(each, length) for name, each in done.items()}
+        floor = noise_floor([value for value in values["reference"] if isinstance(value, float)])
+        called.append(_verdicts(values, done, "reference", length, floor)["arm"]["verdict"])
+    return sum(one in ("better", "worse") for one in called) / len(called)
+
+
+def ratios(text: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    found = {}
+    for name, arm in text["arms"].items():
+        losses = {n: _mean(arm["same_tokens"].get(str(n))) for n in text["lengths"]}
+        base = losses[text["trained"]]
+        found[name] = {
+            str(n): None if loss is None or base is None else math.exp(min(700.0, loss - base))
+            for n, loss in losses.items()
+        }
+    return found
+
+
+def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
+    text, tasks = found["text"], found["tasks"]
+    far = str(FAR * text["trained"])
+    worse = {name: by_length[far] or math.inf for name, by_length in ratios(text).items()}
+    windows = text["arms"]["alibi"]["non_overlapping"]
+    within = {name: _mean(arm["same_tokens"][str(text["trained"])]) for name, arm in text["arms"].items()}
+    copied = {name: arm["exact"]["copy"][str(2 * tasks["longest"])]["points"] for name, arm in tasks["arms"].items()}
+    reached = {name: statistics.median(points) for name, points in copied.items() if not isinstance(points, str)}
+    best = max(("nope", "t5"), key=lambda name: reached[name])
+    return {
+        f"alibi, perplexity at {far} over that at the trained length, at most": bars.bar(
+            worse["alibi"], 1.03, at_least=False
+        ),
+        f"sinusoidal, the same, at least: {far}": bars.bar(worse["sinusoidal"], 5.0, at_least=True),
+        f"t5 over alibi at {far}, at least": bars.bar(worse["t5"] / worse["alibi"], 1.0, at_least=True),
+        f"t5 over sinusoidal at {far}, at most": bars.bar(worse["t5"] / worse["sinusoidal"], 1.0, at_least=False),
+        f"alibi in windows end to end, nats at {far} less those at the trained length, below": bars.bar(
+            _less(windows[far], windows[str(text["trained"])]), 0.0, at_least=False
+        ),
+        f"copy at {2 * tasks['longest']}, {best} over rope, points, at least": bars.bar(
+            100 * (reached[best] - reached["rope"]), 20.0, at_least=True
+        ),
+        f"text within the trained length, {best} less rope, nats, above": bars.bar(
+            _less([within[best]], [within["rope"]]), 0.0, at_least=True
+        ),
+    }
+
+
+def _less(one: Any, other: Any) -> float:
+    a, b = _mean(one), _mean(other)
+    return math.nan if a is None or b is None else a - b
+
+
+def _mean(seeds: Any) -> float | None:
+    """None: the arm cannot, or a seed has no finite number."""
+    if not isinstance(seeds, list) or not seeds or None in seeds:
+        return None
+    return statistics.fmean(seeds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
