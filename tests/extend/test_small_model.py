@@ -92,8 +92,11 @@ def test_plain_rope_breaks_past_its_length_and_the_others_less(eight_times: Resu
     assert losses["crop"] == pytest.approx(crop)
     for name in ("ntk", "yarn", "sinks"):
         assert losses[name] < losses["leave"]
-    where = eight_times.judged["leave"].by_position
-    assert np.mean(where[-4:]) > np.mean(where[1:4]) + 0.5
+    # Only what the verdict names is read token by token: it costs two passes each.
+    where = {name: one.by_position for name, one in eight_times.judged.items() if one.by_position}
+    assert list(where) == [eight_times.verdict.named]
+    read = where[eight_times.verdict.named]
+    assert np.mean(read[-4:]) > np.mean(read[1:4]) + 0.5
 
 
 def test_the_verdict_is_to_crop(eight_times: Result) -> None:

@@ -37,7 +37,7 @@ EPILOG = examples(
 )
 CHOOSING = {
     "--work": "work", "--documents": "documents", "--tail": "tail", "--budget": "budget", "--on": "on",
-    "--workers": "workers", "--no-cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
+    "--workers": "workers", "--cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
 
@@ -94,9 +94,9 @@ def extend(
         typer.Option(
             "--cheap/--no-cheap",
             help="Begin with a round of skipped positions, which drops out by itself where it ranks otherwise than the "
-            "full length.",
+            "full length; it saves little where few documents are judged on.",
         ),
-    ] = True,
+    ] = False,
     search: Annotated[
         int | None,
         typer.Option(
@@ -135,7 +135,7 @@ def extend(
 ) -> None:
     """Choose how a model reads longer texts by measuring it, write that, and prove that engines compute it.
 
-    Without --scaling, every known scaling is measured on your documents in rounds that keep half, and the best are
+    Without --scaling, every known scaling is measured on your documents in two rounds, and the best three are
     judged on documents that chose nothing. The verdict may be that cropping is as good, or to leave the model as it is;
     then nothing is written. With --scaling, that one is written. OUT has the form of MODEL: a directory with a changed
     config.json, or a .gguf file with changed keys and the same weights, bit for bit; --gguf adds a file for llama.cpp

@@ -95,7 +95,7 @@ def _row(one: Judged) -> tuple[str, ...]:
         str(one.gain),
         "-" if far is None else str(far),
         found,
-        "-" if one.candidate.scaling is None else str(one.tail.short_cost),
+        str(one.tail.short_cost) if one.candidate.scaling is not None and one.tail.has_short else "-",
     )
 
 

@@ -62,7 +62,7 @@ def choose(
     dtype: str | None = None,
     workers: Workers = HERE,
     minutes: float | None = None,
-    cheap: bool = True,
+    cheap: bool = False,
     search: int | None = None,
     only: Scaling | None = None,
     tuning: Tuning | None = None,

@@ -10,15 +10,16 @@ A window with sinks and cropping itself are measured beside them and win nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from ropewalk.evaluate.documents import Document
-from ropewalk.evaluate.measures import needles, tail
+from ropewalk.evaluate.measures import needles
 from ropewalk.evaluate.passage import Cannot, Engine, Passage
 from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
+from ropewalk.extend import tails
 from ropewalk.extend.candidates import Candidate
 from ropewalk.extend.rounds import Ask
 from ropewalk.extend.view import seen
@@ -37,10 +38,10 @@ class Judged:
     """One candidate on the documents to judge on."""
 
     candidate: Candidate
-    tail: tail.Tail
+    tail: tails.Tail
     needles: list[needles.Needles] = field(default_factory=list)
     by_position: list[float] = field(default_factory=list)
-    """Nats per token in equal parts of the text, from its start to its end."""
+    """Nats per token in equal parts of the text, from its start to its end; of the one that a verdict names."""
 
     @property
     def gains(self) -> list[float]:
@@ -73,6 +74,11 @@ class Verdict:
     proven: list[str]
     """Better than cropping, after Holm's correction."""
 
+    @property
+    def named(self) -> str:
+        """The candidate that the numbers of the verdict are of."""
+        return self.best if self.winner == "crop" else self.winner
+
 
 def judge(
     ask: Ask,
@@ -87,10 +93,16 @@ def judge(
     """Each candidate on these documents, and what could not be measured, with the reason."""
     skipped: dict[str, None] = {}
 
-    def losses(engine: Engine) -> dict[str, tail.Tail]:
+    def losses(engine: Engine) -> dict[str, tails.Tail]:
         given: dict[str, Any] = {"near": near, "lengths": lengths, "tail": tail_tokens}
         return {
-            one.name: tail.measure(seen(engine, one, near), documents, scaling=one.scaling, **given)
+            one.name: tails.measure(
+                # Sinks win nothing, and what they are worth is seen on some documents.
+                seen(engine, one, near),
+                documents[: tails.SOME] if one.text == "sinks" else documents,
+                scaling=one.scaling,
+                **given,
+            )
             for one in candidates
         }
 
@@ -99,35 +111,66 @@ def judge(
         fillers = [document.tokens for document in documents[:ASKED]]
         found: dict[str, list[needles.Needles]] = {}
         for one in candidates:
+            if one.text == "sinks":
+                continue  # of needles they see what a crop sees
             under, each = seen(engine, one, near), found.setdefault(one.name, [])
-            for length in _places(encode, near, lengths[-1]):
+            for length in _places(encode, lengths[-1]):
                 try:
                     each.append(needles.measure(under, fillers, encode, length, scaling=one.scaling))
                 except Cannot as error:
                     skipped[f"needles of {one.name} at {length:,}: {error}"] = None
         return found
 
-    def everywhere(engine: Engine) -> dict[str, list[float]]:
-        whole = [Passage.plain(document.tokens, len(document.tokens) - 1) for document in documents[:READ]]
-        found: dict[str, list[float]] = {}
-        for one in candidates:
-            if one.text == "whole":
-                each = np.mean([engine.nats(passage, one.scaling) for passage in whole], axis=0)
-                found[one.name] = [float(part.mean()) for part in np.array_split(each, PARTS)]
-        return found
-
-    tails = ask("judge", losses)
+    found = ask("judge", losses)
     asked: dict[str, list[needles.Needles]] = {}
     if encode is not None:
         if (why := needles.refusal(encode, lengths[-1])) is None:
             asked = _if_possible(ask, "needles", searched, skipped)
         else:
             skipped[f"needles: {why}"] = None
-    where = _if_possible(ask, "loss by position", everywhere, skipped)
-    found = {
-        one.name: Judged(one, tails[one.name], asked.get(one.name, []), where.get(one.name, [])) for one in candidates
-    }
-    return found, list(skipped)
+    return {one.name: Judged(one, found[one.name], asked.get(one.name, [])) for one in candidates}, list(skipped)
+
+
+def settle(
+    ask: Ask, judged: Mapping[str, Judged], documents: Sequence[Document], *, near: int, tail_tokens: int
+) -> tuple[dict[str, Judged], Verdict, list[str]]:
+    """The verdict, and the rest about the candidate that it names: the cost on short text, of those too that only this
+    can tell from it; the loss with foreign text; the loss by position."""
+    skipped: dict[str, None] = {}
+    verdict, found = decide(judged), dict(judged)
+    first = _factor(judged[verdict.named])
+    names = {verdict.named, *(name for name in verdict.tied if _factor(judged[name]) == first)}
+
+    def short(engine: Engine) -> dict[str, tails.Tail]:
+        return {
+            name: tails.with_short(
+                engine, found[name].tail, documents, tokens=tail_tokens, scaling=found[name].candidate.scaling
+            )
+            for name in sorted(names)
+        }
+
+    for name, measured in ask("judge on short text", short).items():
+        found[name] = replace(found[name], tail=measured)
+    verdict = decide(found)
+    named = found[verdict.named]
+    scaling = named.candidate.scaling
+
+    def foreign(engine: Engine) -> tails.Tail:
+        return tails.with_foreign(engine, named.tail, documents, near=near, tokens=tail_tokens, scaling=scaling)
+
+    def everywhere(engine: Engine) -> list[float]:
+        whole = [Passage.plain(document.tokens, len(document.tokens) - 1) for document in documents[:READ]]
+        each = np.mean([engine.nats(passage, scaling) for passage in whole], axis=0)
+        return [float(part.mean()) for part in np.array_split(each, PARTS)]
+
+    measured = ask("judge with foreign text", foreign)
+    where = _if_possible(ask, "loss by position", everywhere, skipped) or []
+    found[verdict.named] = replace(named, tail=measured, by_position=where)
+    return found, verdict, list(skipped)
+
+
+def _factor(one: Judged) -> float:
+    return round(one.candidate.factor, 6)
 
 
 def _if_possible(ask: Ask, stage: str, measure: Callable[[Engine], Any], skipped: dict[str, None]) -> Any:
@@ -138,10 +181,10 @@ def _if_possible(ask: Ask, stage: str, measure: Callable[[Engine], Any], skipped
         return {}
 
 
-def _places(encode: Callable[[str], Sequence[int]], near: int, longest: int) -> list[int]:
-    """The control, with little between the needles, then what a crop leaves, then the whole length."""
+def _places(encode: Callable[[str], Sequence[int]], longest: int) -> list[int]:
+    """The control, with little between the needles, then the whole length."""
     control = needles.control(encode)
-    return [control, *(length for length in (near, longest) if length > control)]
+    return [control, longest] if longest > control else [control]
 
 
 def decide(judged: Mapping[str, Judged]) -> Verdict:
@@ -157,10 +200,15 @@ def decide(judged: Mapping[str, Judged]) -> Verdict:
     best = max(proven, key=lambda name: finals[name].gain.mean)
     behind = {name: p_value(between(finals[best], finals[name])) for name in proven if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
-    tied.sort(key=lambda name: (round(finals[name].candidate.factor, 6), finals[name].tail.short_cost.mean))
+    tied.sort(key=lambda name: (_factor(finals[name]), _short_cost(finals[name])))
     winner = tied[0]
     kind: Kind = "leave" if finals[winner].candidate.scaling is None else "tie" if len(tied) > 1 else "extend"
     return Verdict(kind, winner, best, tied, proven)
+
+
+def _short_cost(one: Judged) -> float:
+    """0 before it is measured, which is for those of one factor alike."""
+    return one.tail.short_cost.mean if one.tail.has_short else 0.0
 
 
 def between(one: Judged, other: Judged) -> list[float]:
@@ -170,7 +218,7 @@ def between(one: Judged, other: Judged) -> list[float]:
 
 def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
     """The verdict in words, with its interval."""
-    one = judged[verdict.best if verdict.winner == "crop" else verdict.winner]
+    one = judged[verdict.named]
     length, gain = f"{one.tail.lengths[-1]:,} tokens", one.gain
     crop = f"cropping to {one.tail.best_crop:,}"
     count = f"{gain.documents} documents"
@@ -209,5 +257,8 @@ def besides(one: Judged) -> str:
     if one.needles:
         last = one.needles[-1]
         parts.append("needles found {:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval))
-    parts.append(f"cost on short text {one.tail.short_cost}" if one.candidate.scaling else "short text stays as it was")
+    if one.candidate.scaling is None:
+        parts.append("short text stays as it was")
+    elif one.tail.has_short:
+        parts.append(f"cost on short text {one.tail.short_cost}")
     return "; ".join(parts)

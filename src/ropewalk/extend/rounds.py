@@ -1,11 +1,12 @@
-"""The rounds before the last: fewer and fewer candidates on more and more documents, at last at the full length.
+"""The rounds before the last: fewer and fewer candidates, at last at the full length.
 
     skipped positions   tokens from both ends of a text, at their own positions: the angles of the full length at a
                         fraction of the cost. It does not see how many keys there are, so gains are left out of it
-    search              the shorter length, then the full one, on the documents to search on
-    select              the full length, on the documents to select on
+    search              a shorter length, on documents to search on
+    select              the full length, on documents to select on
 
-The first one is believed only where it ranks some candidates as the full length does: see `skipped`.
+The first one is believed only where it ranks some candidates as the full length does: see `skipped`. What it saves in
+the next is about what these cost, so it is made only on request.
 """
 
 from __future__ import annotations

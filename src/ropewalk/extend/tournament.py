@@ -1,9 +1,9 @@
 """Which way to read longer texts is best for this model on these texts, and whether any is better than cropping.
 
-    candidates -> [skipped positions] -> search at a shorter length -> search -> select -> judge -> verdict
-                                                          [ramps, from all formulas on] ---^
+    candidates -> [skipped positions] -> search at a shorter length -> select -> judge -> verdict
+                                                [ramps, from all formulas on] ---^
 
-Each round keeps about half; each arrow is on documents of its own, or on more of them. All that is measured is kept in
+Each arrow is on documents of its own. All that is measured is kept in
 the run's directory under the hash of what it is, so a run that was killed continues, and ends with the same result.
 """
 
@@ -22,10 +22,10 @@ from ropewalk.evaluate.passage import Cannot
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.candidates.base import SINKS
-from ropewalk.extend.judging import Judged, Verdict, decide, judge, sentence
+from ropewalk.extend.judging import Judged, Verdict, judge, sentence, settle
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
 from ropewalk.extend.search.searched import Passes, Searched, need, search
-from ropewalk.extend.sets import Sets
+from ropewalk.extend.sets import LEAST, Sets
 from ropewalk.extend.tune.tuned import Tuned
 from ropewalk.system import lock
 
@@ -120,7 +120,7 @@ def run(
     encode: Callable[[str], Sequence[int]] | None,
     *,
     tail_tokens: int = 512,
-    cheap: bool = True,
+    cheap: bool = False,
     search_passes: int | None = None,
     not_tried: dict[str, str] | None = None,
 ) -> Result:
@@ -151,13 +151,14 @@ def run(
         except Cannot as error:
             not_measured.append(f"skipped positions: {error}")
     if len(left) > FINALISTS:
-        shorter = rope.to // 2 if rope.to // 2 > rope.trained else rope.to
-        half = sets.search[: -(-len(sets.search) // 2)]
-        keep(plain(asking, f"search at {shorter:,}", left, half, shorter, _half(left), **shared))
+        shorter = _shorter(rope)
+        few = sets.search[: -(-len(sets.search) // 4)]
+        # A pass costs the same whatever is scored, so all that stands past the old length is.
+        scored = max(tail_tokens, shorter - rope.reads)
+        keep(plain(asking, f"search at {shorter:,}", left, few, shorter, 2 * FINALISTS, tail=scored, near=near))
     if len(left) > FINALISTS:
-        keep(plain(asking, f"search at {rope.to:,}", left, sets.search, rope.to, _half(left), **shared))
-    if len(left) > FINALISTS:
-        keep(plain(asking, f"select at {rope.to:,}", left, sets.select, rope.to, FINALISTS, **shared))
+        half = sets.select[: max(LEAST, len(sets.select) // 2)]
+        keep(plain(asking, f"select at {rope.to:,}", left, half, rope.to, FINALISTS, **shared))
     tried, found_by_search = list(candidates), None
     if search_passes is not None:
         order = _ranked([one for one in candidates if one.text == "whole"], rounds)
@@ -167,16 +168,20 @@ def run(
         left[found_by_search.candidate.name] = found_by_search.candidate
         tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
-    judged, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
+    measured, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
+    judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens)
     stored = asking.stored
     return Result(
         stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,
-        judged, [*not_measured, *skips], decide(judged), found_by_search,
+        judged, [*not_measured, *skips, *more], verdict, found_by_search,
     )  # fmt: skip
 
 
-def _half(left: dict[str, Candidate]) -> int:
-    return max(FINALISTS, -(-len(left) // 2))
+def _shorter(rope: Rope) -> int:
+    """Where the first round is: past what the model reads, and short of the whole."""
+    if rope.to // 2 > rope.reads:
+        return rope.to // 2
+    return (rope.reads + rope.to) // 2 if rope.to > rope.reads else 3 * rope.to // 4
 
 
 def _ranked(candidates: Sequence[Candidate], rounds: Sequence[Round]) -> list[Candidate]:

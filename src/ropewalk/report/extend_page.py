@@ -131,16 +131,15 @@ class _Shown:
             )
         return table(heads, rows, label=words("judged_title"), stacks=True)
 
-    def _lengths(self) -> list[int]:
-        return sorted(int(length) for length in self.first["tail"]["loss"])
-
     def gains(self, language: str) -> Chart:
-        lengths, lines = self._lengths(), []
+        """Each at the lengths that it was measured at."""
+        lengths, lines = _lengths(self.first), []
         for name in reversed(self.order):
-            each = [interval(at(self.found["judged"][name]["tail"]["gain"], length)) for length in lengths]
+            one = self.found["judged"][name]
+            each = [interval(at(one["tail"]["gain"], length)) for length in _lengths(one)]
             ours = name == self.name
             line = Line(
-                x=lengths,
+                x=_lengths(one),
                 y=[one.mean for one in each],
                 low=[one.low for one in each] if ours else None,
                 high=[one.high for one in each] if ours else None,
@@ -151,7 +150,11 @@ class _Shown:
             lines.append(line)
         ticks = [(float(length), f"{length:,}") for length in lengths]
         across = Axis(
-            low=lengths[0] * 0.9, high=lengths[-1] * 1.1, label=words("context")[language], log=True, ticks=ticks
+            low=min(lengths[0], self.found["trained"]) * 0.9,
+            high=lengths[-1] * 1.1,
+            label=words("context")[language],
+            log=True,
+            ticks=ticks,
         )
         axis = up(lines, words("gain_axis")[language], zero=True)
         marks = [Level(axis="y", at=0.0), self._level(language), *lines]
@@ -299,13 +302,13 @@ class _Shown:
 
     def _measured(self, one: Mapping[str, Any]) -> list[str]:
         gain, tail = self._gain(one), one["tail"]
-        far = tail["far_tokens"]
+        far, cost = tail["far_tokens"], tail["short_cost"]
         return [
             signed(gain.mean),
             ends(gain),
             "" if far is None else signed(interval(far).mean),
             f"{one['needles'][-1]['found']:.0%}" if one["needles"] else "",
-            signed(interval(tail["short_cost"]).mean) if one["candidate"]["scaling"] is not None else "",
+            signed(interval(cost).mean) if cost and one["candidate"]["scaling"] is not None else "",
         ]
 
     def written(self) -> Html:
@@ -371,6 +374,10 @@ class _Shown:
                 element("p", words("again", digest=found["digest"][:16]), class_="soft"),
             ]
         )
+
+
+def _lengths(one: Mapping[str, Any]) -> list[int]:
+    return sorted(int(length) for length in one["tail"]["gain"])
 
 
 def _share(one: Mapping[str, Any]) -> str:

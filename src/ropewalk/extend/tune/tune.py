@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate
-from ropewalk.extend.judging import Judged, judge
+from ropewalk.extend.judging import Judged, judge, settle
 from ropewalk.extend.tournament import MEASUREMENTS, Result
 from ropewalk.extend.tune.texts import to_train_on, write_data
 from ropewalk.extend.tune.training import recipe, trained
@@ -70,15 +71,18 @@ def tune(
     asking = Asking(Stored(engine, folder / MEASUREMENTS), own, workers, seconds=left, progress=progress)
     # The written config has the scaling: the model is judged as it will be read.
     name = "tuned"
-    measured, skips = judge(
-        asking, [Candidate(name, "")], found.sets.judge, encode,
-        near=found.near, lengths=untuned.tail.lengths, tail_tokens=found.tail_tokens,
+    given: dict[str, Any] = {"near": found.near, "tail_tokens": found.tail_tokens}
+    finals, skips = judge(
+        asking, [Candidate(name, "")], found.sets.judge, encode, lengths=untuned.tail.lengths, **given
     )  # fmt: skip
+    measured, _, more = settle(asking, finals, found.sets.judge, **given)
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
     candidate = replace(untuned.candidate, name=name, about=about)
     judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
     kind, over = decide(judged, untuned, left_as_it_is(found))
-    return Tuned(untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, skips)
+    return Tuned(
+        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, [*skips, *more]
+    )
 
 
 def checkpoint(tuned: Tuned, source: Path) -> Path:

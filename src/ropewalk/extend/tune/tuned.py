@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ropewalk.evaluate.measures.tail import Tail
 from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
 from ropewalk.extend.judging import Judged, besides, between
+from ropewalk.extend.tails import Tail
 
 Kind = Literal["take", "crop", "crop better", "leave", "same", "worse", "too few"]
 RATE = 2e-5

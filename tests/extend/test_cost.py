@@ -1,0 +1,79 @@
+"""How many passes a tournament takes, counted: documentation and budgets are made from this number."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ropewalk.evaluate.documents import Document
+from ropewalk.evaluate.passage import Nats, Numbers, Passage
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking
+from ropewalk.extend.candidates import Rope, formulas
+from ropewalk.extend.sets import Sets
+from ropewalk.extend.tournament import Result, run
+from ropewalk.scaling import Scaling
+from ropewalk.trials.jobs import Workers
+
+VOCABULARY = 32_000
+
+
+class Counting:
+    """Likelihoods by chance, and the tokens that it was asked to read. lead: nats by which all but leaving is better
+    past the trained length."""
+
+    name = model = "counting"
+    vocabulary = VOCABULARY
+
+    def __init__(self, trained: int, lead: float = 0.0) -> None:
+        self.trained, self.lead, self.tokens = trained, lead, 0
+
+    def engine(self) -> Counting:
+        return self
+
+    def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
+        self.tokens += len(passage.tokens)
+        said = f"{passage.digest} {scaling!r}"
+        by_chance = int.from_bytes(hashlib.sha256(said.encode()).digest()[:4], "big") / 2**32
+        better = self.lead if scaling is not None and len(passage.tokens) > self.trained else 0.0
+        return np.full(passage.scored, 3.0 + 0.01 * by_chance - better)
+
+    def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
+        self.tokens += len(passage.tokens)
+        return np.full((passage.scored, len(candidates)), 3.0)
+
+
+def encode(text: str) -> list[int]:
+    return [int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % VOCABULARY for word in text.split()]
+
+
+def drawn(to: int, judge: int = 16) -> Sets:
+    quarter = judge // 4
+    every = [
+        Document(f"{n}", f"{n}", np.random.default_rng(n).integers(0, VOCABULARY, to), to)
+        for n in range(judge + 2 * quarter)
+    ]
+    return Sets(every[:quarter], every[quarter : 2 * quarter], every[2 * quarter :], "the first ones")
+
+
+def counted(rope: Rope, **more: Any) -> tuple[Result, float]:
+    """A tournament of all formulas, and its cost in passes of the full length."""
+    engine = Counting(rope.trained, more.pop("lead", 0.0))
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, rope, drawn(rope.to), formulas(rope), encode, **more)
+    return found, engine.tokens / rope.to
+
+
+@pytest.mark.parametrize(("to", "most"), [(4096, 122), (8192, 106)])
+@pytest.mark.parametrize("lead", [0.0, 0.1], ids=["cropping", "a tie"])
+def test_sixteen_judges_cost_what_the_documentation_says(to: int, most: int, lead: float) -> None:
+    """TinyLlama's rotation, at twice and four times its trained length."""
+    found, passes = counted(Rope(10_000.0, 64, 2048, to), lead=lead)
+    assert sum(one.candidate.text == "whole" for one in found.judged.values()) == 3
+    assert found.verdict.kind == ("tie" if lead else "crop")
+    assert passes < most
+    names = [one.name for one in found.rounds]
+    assert names == [f"search at {3072 if to == 4096 else 4096:,}", f"select at {to:,}"]
