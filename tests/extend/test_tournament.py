@@ -192,6 +192,57 @@ def test_a_model_that_reads_further_by_itself_is_left_as_it_is() -> None:
     assert found.sentence.startswith("Leave it as it is")
 
 
+class AtHome(Engineered):
+    """Reads all of the text as it is. A change is better on the documents to search and select on by `before`, and by
+    `after` on those to judge on."""
+
+    before, after = 0.004, -0.02
+    chosen_on: frozenset[int] = frozenset()
+
+    def nats(self, passage: Passage, scaling: Any = None) -> Any:
+        change = 0.0 if scaling is None else self.before if int(passage.tokens[-1]) in self.chosen_on else self.after
+        # Text is worth something as it is, and each passage has a little of its own.
+        own = int(passage.digest[:4], 16) / 2**16
+        worth = 0.1 * len(passage.tokens) / TO
+        return np.full(passage.scored, 3.0 - worth - change * (1 + 0.1 * own) + 0.001 * own)
+
+
+@pytest.mark.parametrize(("after", "kind"), [(-0.02, "leave"), (0.0, "leave"), (0.02, "extend")])
+@pytest.mark.parametrize("rope", [replace(ROPE, trained=TO), replace(ROPE, extended=TO)], ids=["trained", "stated"])
+def test_at_its_own_length_a_change_must_be_better_than_none(rope: Rope, after: float, kind: str) -> None:
+    """Leaving it is the worst of all on the documents that choose, and is judged all the same."""
+    drawn, engine = sets(), AtHome()
+    engine.after = after
+    engine.chosen_on = frozenset(int(one.tokens[-1]) for one in (*drawn.search, *drawn.select))
+    assert not engine.chosen_on & {int(one.tokens[-1]) for one in drawn.judge}
+    changes = [planted(f"x{factor}", factor) for factor in range(2, 10)]
+    asking = Asking(Stored(engine, None), engine, Workers())
+    # As with a scaling of its own, so that of equal ones it is not the simplest.
+    leave = replace(LEAVE, factor=16.0)
+    found = run(asking, rope, drawn, [leave, CROP, *changes], None, tail_tokens=TAIL)
+    assert found.rounds[0].losses["leave"] == max(found.rounds[0].losses.values())
+    assert "leave" in found.judged
+    assert found.verdict.kind in ((kind, "tie") if kind == "extend" else (kind,))
+    if kind == "leave":
+        assert found.winner is None
+        assert found.sentence.startswith(
+            "Leave it as it is: at 256 tokens no change is seen to be better; it gains +0."
+        )
+    else:
+        assert found.winner is not None
+        over = found.to_dict()["verdict"]["over_leaving"]
+        assert over["mean"] == pytest.approx(0.021, abs=0.001)
+        assert f"better than no change by {over['mean']:+.4f}" in found.sentence
+
+
+def test_a_crop_leaves_what_the_config_states_whatever_training_is_assumed(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes(text({**LLAMA, "max_position_embeddings": 2048}))
+    assert rotation(tmp_path, 2048, 1024).own
+    assert rotation(tmp_path, 2048).own
+    longer = rotation(tmp_path, 4096, 1024)
+    assert (longer.own, longer.reads, longer.trained) == (False, 2048, 1024)
+
+
 def test_few_documents_conclude_nothing() -> None:
     found = held(Engineered(REACH), [LEAVE, GOOD], sets=sets(judge=5))
     assert found.verdict.kind == "too few"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from ropewalk.extend.judging import Judged
 from ropewalk.extend.tournament import Result, run
 from ropewalk.report.extend_page import page
 from ropewalk.trials.jobs import Workers
-from tests.extend.test_tournament import ALL, GOOD, LEAVE, REACH
+from tests.extend.test_tournament import ALL, CROP, GOOD, LEAVE, REACH, AtHome
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets
 from tests.report.reading import Page, stands_alone
 
@@ -90,6 +91,19 @@ def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], j
         why = "there is no verdict yet" if judge == 5 else "the verdict asks for no change"
         assert f"Nothing was written: {why}" in text
         assert "<strong>crop</strong>" not in text
+
+
+@pytest.mark.parametrize(
+    ("after", "chinese"), [(0.02, "\u6bd4\u4fdd\u6301\u539f\u6837\u597d +0.02"), (-0.02, "\u770b\u4e0d\u51fa")]
+)
+def test_at_its_own_length_the_page_compares_with_no_change(after: float, chinese: str) -> None:
+    engine = AtHome()
+    engine.after = after
+    asking = Asking(Stored(engine, None), engine, Workers())
+    found = run(asking, replace(ROPE, trained=TO), sets(), [LEAVE, CROP, GOOD], None, tail_tokens=TAIL)
+    text = page("m", {"model": "m", **found.to_dict(), "written": None})
+    assert chinese in " ".join(Page(text, "zh-CN").words)
+    assert found.sentence in " ".join(Page(text, "en").words)
 
 
 def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(found: dict[str, Any]) -> None:

@@ -45,8 +45,7 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
         raise ValueError(f"--to {to:,} is shorter than the trained length, {known:,}; there is nothing to extend")
     if plan.longest is not None and to < plan.longest:
         raise ValueError(f"--to {to:,} is shorter than the {plan.longest:,} tokens that the config of {path} states")
-    extended = None if layer.scaling is None else plan.longest
-    return Rope(layer.base, layer.rotary_width, known, to, layer.scaling, extended)
+    return Rope(layer.base, layer.rotary_width, known, to, layer.scaling, plan.longest)
 
 
 def choose(

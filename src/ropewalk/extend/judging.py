@@ -1,6 +1,7 @@
 """The last round: what the finalists are worth on documents that chose nothing, and the verdict.
 
-    better than cropping    Holm over the finalists, paired by document
+    better than cropping    Holm over the finalists, paired by document; at a length that the model reads as it is,
+                            better than leaving it too, in the same correction
     a tie                   with the best of those, Holm again: taken is the smallest factor, then the smallest cost on
                             short text
 
@@ -73,6 +74,8 @@ class Verdict:
     """With the best, itself among them, from the simplest to the strongest."""
     proven: list[str]
     """Better than cropping, after Holm's correction."""
+    own: bool = False
+    """Whether the model reads this length as it is, so that a change must be better than none."""
 
     @property
     def named(self) -> str:
@@ -132,12 +135,13 @@ def judge(
 
 
 def settle(
-    ask: Ask, judged: Mapping[str, Judged], documents: Sequence[Document], *, near: int, tail_tokens: int
-) -> tuple[dict[str, Judged], Verdict, list[str]]:
+    ask: Ask, judged: Mapping[str, Judged], documents: Sequence[Document], *, near: int, tail_tokens: int,
+    own: bool = False,
+) -> tuple[dict[str, Judged], Verdict, list[str]]:  # fmt: skip
     """The verdict, and the rest about the candidate that it names: the cost on short text, of those too that only this
     can tell from it; the loss with foreign text; the loss by position."""
     skipped: dict[str, None] = {}
-    verdict, found = decide(judged), dict(judged)
+    verdict, found = decide(judged, own=own), dict(judged)
     first = _factor(judged[verdict.named])
     names = {verdict.named, *(name for name in verdict.tied if _factor(judged[name]) == first)}
 
@@ -151,7 +155,7 @@ def settle(
 
     for name, measured in ask("judge on short text", short).items():
         found[name] = replace(found[name], tail=measured)
-    verdict = decide(found)
+    verdict = decide(found, own=own)
     named = found[verdict.named]
     scaling = named.candidate.scaling
 
@@ -187,23 +191,44 @@ def _places(encode: Callable[[str], Sequence[int]], longest: int) -> list[int]:
     return [control, longest] if longest > control else [control]
 
 
-def decide(judged: Mapping[str, Judged]) -> Verdict:
-    """Of the candidates that read the whole text."""
+def decide(judged: Mapping[str, Judged], *, own: bool = False) -> Verdict:
+    """Of the candidates that read the whole text. own: the model reads this length as it is."""
     finals = {name: one for name, one in judged.items() if one.candidate.text == "whole"}
     best = max(finals, key=lambda name: finals[name].gain.mean)
     if finals[best].gain.documents < FEWEST:
-        return Verdict("too few", "crop", best, [], [])
-    apart = holm({name: p_value(one.gains) for name, one in finals.items()})
+        return Verdict("too few", "crop", best, [], [], own)
+    left = _left(finals) if own else None
+    changes = {} if left is None else {name: between(one, finals[left]) for name, one in finals.items() if name != left}
+    p_values = {name: p_value(one.gains) for name, one in finals.items()}
+    apart = holm(p_values | {f"{name} over leaving": p_value(each) for name, each in changes.items()})
     proven = [name for name, one in finals.items() if apart[name] and one.gain.mean > 0]
     if not proven:
-        return Verdict("crop better" if apart[best] else "crop", "crop", best, [], [])
+        return Verdict("crop better" if apart[best] else "crop", "crop", best, [], [], own)
+    if left is not None:
+        better = [name for name in proven if name != left and apart[f"{name} over leaving"] and sum(changes[name]) > 0]
+        if not better:
+            return Verdict("leave", left, best, [left], proven, own)
+        proven = better
     best = max(proven, key=lambda name: finals[name].gain.mean)
     behind = {name: p_value(between(finals[best], finals[name])) for name in proven if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
     tied.sort(key=lambda name: (_factor(finals[name]), _short_cost(finals[name])))
     winner = tied[0]
     kind: Kind = "leave" if finals[winner].candidate.scaling is None else "tie" if len(tied) > 1 else "extend"
-    return Verdict(kind, winner, best, tied, proven)
+    return Verdict(kind, winner, best, tied, proven, own)
+
+
+def _left(finals: Mapping[str, Judged]) -> str | None:
+    """The model as it is."""
+    return next((name for name, one in finals.items() if one.candidate.scaling is None), None)
+
+
+def over_leaving(verdict: Verdict, judged: Mapping[str, Judged]) -> Interval | None:
+    """By how much the winner is better than no change; None where that is not asked, or is the winner."""
+    left = _left({name: one for name, one in judged.items() if one.candidate.text == "whole"})
+    if not verdict.own or left is None or verdict.winner in ("crop", left):
+        return None
+    return paired(between(judged[verdict.winner], judged[left]))
 
 
 def _short_cost(one: Judged) -> float:
@@ -238,6 +263,11 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
             return (
                 f"Cropping is better: at {length} the best, {name}, gains {gain} nats per token over {crop} ({count})."
             )
+        case "leave" if verdict.own:
+            return (
+                f"Leave it as it is: at {length} no change is seen to be better; it gains {gain} nats per token over "
+                f"{crop} ({count}); {besides(one)}."
+            )
         case "leave":
             words = f"Leave it as it is: at {length}"
         case "tie":
@@ -245,6 +275,8 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
             words = f"A tie with {others}: take the simplest, {name}: at {length}"
         case _:
             words = f"Take {name}: at {length}"
+    over = over_leaving(verdict, judged)
+    crop = crop if over is None else f"no change by {over} and than {crop}"
     return f"{words} it is better than {crop} by {gain} nats per token ({count}); {besides(one)}."
 
 

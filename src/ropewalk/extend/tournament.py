@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from ropewalk.evaluate.passage import Cannot
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.candidates.base import SINKS
-from ropewalk.extend.judging import Judged, Verdict, judge, sentence, settle
+from ropewalk.extend.judging import Judged, Verdict, judge, over_leaving, sentence, settle
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
 from ropewalk.extend.search.searched import Passes, Searched, need, search
 from ropewalk.extend.sets import LEAST, Sets
@@ -68,7 +68,7 @@ class Result:
         return None if found is None or found.candidate.scaling is None else found.candidate
 
     def to_dict(self) -> dict[str, Any]:
-        rope = self.rope
+        rope, over = self.rope, over_leaving(self.verdict, self.judged)
         return {
             "engine": self.engine,
             "digest": self.model,
@@ -92,6 +92,8 @@ class Result:
                 "best": self.verdict.best,
                 "tied": self.verdict.tied,
                 "proven": self.verdict.proven,
+                "own": self.verdict.own,
+                "over_leaving": None if over is None else over.to_dict(),
                 "sentence": self.sentence,
             },
         }
@@ -135,12 +137,15 @@ def run(
         raise ValueError("no candidate reads the whole text, so there is nothing to choose from")
     if search_passes is not None:
         need()
-        Passes.of(asking, sets, min(FINALISTS, len(left)), encode, given=search_passes, tail=tail_tokens)
+        Passes.of(asking, sets, min(FINALISTS + rope.own, len(left)), encode, given=search_passes, tail=tail_tokens)
     rounds: list[Round] = []
     not_measured: list[str] = []
 
     def keep(found: Round) -> None:
         nonlocal left
+        if rope.own:  # a change must be better than none, so that is judged however it did before
+            as_it_is = [name for name, one in left.items() if one.scaling is None and name not in found.kept]
+            found = replace(found, kept=[*found.kept, *as_it_is])
         rounds.append(found)
         left = {name: one for name, one in left.items() if name in found.kept}
 
@@ -169,7 +174,7 @@ def run(
         tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
     measured, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
-    judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens)
+    judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens, own=rope.own)
     stored = asking.stored
     return Result(
         stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,

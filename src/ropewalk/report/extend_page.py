@@ -76,14 +76,17 @@ class _Shown:
         return interval(at(one["tail"]["gain"], self.found["to"]))
 
     def verdict(self) -> Html:
-        kind, gain = self.said["kind"].replace(" ", "_"), self._gain(self.first)
+        kind, gain, over = self.said["kind"].replace(" ", "_"), self._gain(self.first), self.said.get("over_leaving")
+        # A result from before has neither.
+        own = "own_" if over or (self.said.get("own") and kind == "leave") else ""
         chinese = words(
-            f"verdict_{kind}",
+            f"verdict_{own}{kind}",
             name=self.name,
             others="\u3001".join(name for name in self.said["tied"] if name != self.name),
             length=self.to,
             crop=f"{self.first['tail']['best_crop']:,}",
             gain=str(gain),
+            over=str(interval(over)) if over else "",
             count=gain.documents,
             besides=self._besides(),
             doubt=words("doubt", finals=self._finals())["zh"] if gain.verdict != "no difference" else "",

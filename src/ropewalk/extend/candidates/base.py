@@ -33,12 +33,18 @@ class Rope:
     scaling: Scaling | None = None
     """The checkpoint's own."""
     extended: int | None = None
-    """The length that its own scaling is for."""
+    """The length that its config states, by its own scaling or without one."""
 
     @property
     def reads(self) -> int:
-        """Tokens that the checkpoint is for as it is, and so those that a crop may leave."""
+        """Tokens that the checkpoint is for as it is, and so those that a crop may leave, whatever length it is taken
+        to be trained for."""
         return max(self.trained, self.extended or 0)
+
+    @property
+    def own(self) -> bool:
+        """Whether the wanted length is one that the checkpoint is for as it is."""
+        return self.to <= self.reads
 
     @property
     def ratio(self) -> float:
