@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ropewalk.evaluate.passage import Nats, Numbers, Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Rope, formulas
+from ropewalk.extend.search.searched import Passes
 from ropewalk.extend.sets import Sets
 from ropewalk.extend.tournament import Result, run
 from ropewalk.scaling import Scaling
@@ -65,6 +67,30 @@ def counted(rope: Rope, **more: Any) -> tuple[Result, float]:
     asking = Asking(Stored(engine, None), engine, Workers())
     found = run(asking, rope, drawn(rope.to), formulas(rope), encode, **more)
     return found, engine.tokens / rope.to
+
+
+def test_each_set_and_each_draw_has_needles_of_its_own() -> None:
+    """What was chosen by some keys, values and depths is not judged by the same ones."""
+    asked: list[set[tuple[int, ...]]] = []
+
+    class Noting(Counting):
+        def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
+            asked[-1].add(tuple(candidates.tolist()))
+            return super().choices(passage, candidates, scaling)
+
+    rope, sets = Rope(10_000.0, 64, 512, 1024), drawn(1024, 8)
+    engine = Noting(512)
+    asking = Asking(Stored(engine, None), engine, Workers())
+    passes = Passes.of(asking, sets, 3, encode, given=1000, tail=64)
+    for objective in passes[:2]:
+        asked.append(set())
+        objective("", None)
+    for number in (0, 1):
+        asked.append(set())
+        again = Asking(Stored(engine, None), engine, Workers())
+        run(again, rope, replace(sets, number=number), formulas(rope)[:4], encode, tail_tokens=64)
+    assert all(asked)
+    assert sum(map(len, asked)) == len(set.union(*asked))
 
 
 @pytest.mark.parametrize(("to", "most"), [(4096, 122), (8192, 106)])

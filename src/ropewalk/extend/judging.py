@@ -92,8 +92,9 @@ def judge(
     near: int,
     lengths: Sequence[int],
     tail_tokens: int,
+    seed: int,
 ) -> tuple[dict[str, Judged], list[str]]:
-    """Each candidate on these documents, and what could not be measured, with the reason."""
+    """Each candidate on these documents, and what could not be measured, with the reason. seed: of needles."""
     skipped: dict[str, None] = {}
 
     def losses(engine: Engine) -> dict[str, tails.Tail]:
@@ -119,7 +120,7 @@ def judge(
             under, each = seen(engine, one, near), found.setdefault(one.name, [])
             for length in _places(encode, lengths[-1]):
                 try:
-                    each.append(needles.measure(under, fillers, encode, length, scaling=one.scaling))
+                    each.append(needles.measure(under, fillers, encode, length, scaling=one.scaling, seed=seed))
                 except Cannot as error:
                     skipped[f"needles of {one.name} at {length:,}: {error}"] = None
         return found

@@ -23,6 +23,9 @@ FAR = " whose last {tail:,} repeat at least {least} pairs of tokens last seen mo
 LEAST = 2
 """Documents of a set: the foreign text of each is taken from another."""
 
+SEARCH, SELECT = 1, 2
+"""Seeds of the needles in these documents."""
+
 
 @dataclass(frozen=True)
 class Sets:
@@ -30,6 +33,14 @@ class Sets:
     select: list[Document]
     judge: list[Document]
     rule: str
+    number: int = 0
+    """Which draw the documents to judge on are."""
+
+    @property
+    def seed(self) -> int:
+        """Of the needles in the documents to judge on: other keys, values and depths than chose, and than in any other
+        draw."""
+        return SELECT + 1 + self.number
 
     def to_dict(self) -> dict[str, Any]:
         each = {"search": self.search, "select": self.select, "judge": self.judge}
@@ -76,7 +87,7 @@ def draw(
             f"the rule: {rule}. Give more texts, or fewer documents to judge on (now {judge})"
         )
     start = 2 * quarter + judge * number
-    return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule)
+    return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule, number)
 
 
 def _ordered(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

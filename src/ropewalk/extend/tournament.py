@@ -173,7 +173,9 @@ def run(
         left[found_by_search.candidate.name] = found_by_search.candidate
         tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
-    measured, skips = judge(asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens)
+    measured, skips = judge(
+        asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens, seed=sets.seed
+    )  # fmt: skip
     judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens, own=rope.own)
     stored = asking.stored
     return Result(

@@ -24,12 +24,14 @@ WEIGHT = 0.05
 
 
 class Objective:
-    """On one set of documents. encode: of the model's tokenizer, for needles; None: no needles."""
+    """On one set of documents. encode: of the model's tokenizer, for needles; None: no needles.
+    seed: of their keys, values and depths."""
 
     def __init__(
-        self, ask: Ask, documents: Sequence[Document], encode: Callable[[str], Sequence[int]] | None, tail: int
-    ) -> None:
-        self.ask, self.encode = ask, encode
+        self, ask: Ask, documents: Sequence[Document], encode: Callable[[str], Sequence[int]] | None, tail: int,
+        seed: int = 0,
+    ) -> None:  # fmt: skip
+        self.ask, self.encode, self.seed = ask, encode, seed
         self.passages = [Passage.plain(document.tokens, tail) for document in documents]
         half = max(1, len(documents) // 2)
         self.first, self.rest = self.passages[:half], self.passages[half:]
@@ -58,9 +60,10 @@ class Objective:
             if not self.fillers:
                 return each, 0.0
             assert self.encode is not None
-            return each, float(
-                np.mean(needles.measure(engine, self.fillers, self.encode, self.length, scaling=scaling).nats)
-            )
+            found = needles.measure(
+                engine, self.fillers, self.encode, self.length, scaling=scaling, seed=self.seed
+            )  # fmt: skip
+            return each, float(np.mean(found.nats))
 
         losses, answers = self.ask(stage, measure)
         return float(np.mean(losses)) + WEIGHT * answers

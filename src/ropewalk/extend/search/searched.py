@@ -19,7 +19,7 @@ from ropewalk.extend.search.objective import Objective
 from ropewalk.extend.search.ramp import Ramp, as_candidate
 from ropewalk.extend.search.refine import refine, slow
 from ropewalk.extend.search.study import Trial, study
-from ropewalk.extend.sets import Sets
+from ropewalk.extend.sets import SEARCH, SELECT, Sets
 
 FEWEST = 4
 """Settings that a search measures at least."""
@@ -65,7 +65,8 @@ class Passes(NamedTuple):
         tail: int,
     ) -> Passes:
         """Refuses too few: asked before the rounds too, which take hours."""
-        on, selecting = (Objective(ask, documents, encode, tail) for documents in (sets.search, sets.select))
+        on = Objective(ask, sets.search, encode, tail, SEARCH)
+        selecting = Objective(ask, sets.select, encode, tail, SELECT)
         compared = selecting.cost * (finalists + 2)
         least = compared + 2 * FEWEST * on.cost
         if given < least:

@@ -73,7 +73,8 @@ def tune(
     name = "tuned"
     given: dict[str, Any] = {"near": found.near, "tail_tokens": found.tail_tokens}
     finals, skips = judge(
-        asking, [Candidate(name, "")], found.sets.judge, encode, lengths=untuned.tail.lengths, **given
+        asking, [Candidate(name, "")], found.sets.judge, encode,
+        lengths=untuned.tail.lengths, seed=found.sets.seed, **given,
     )  # fmt: skip
     measured, _, more = settle(asking, finals, found.sets.judge, **given)
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
