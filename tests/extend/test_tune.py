@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.documents import cut
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.store import Stored
+from ropewalk.extend import choose as choosing
 from ropewalk.extend.asking import Asking, Opening, OutOfTime
 from ropewalk.extend.candidates import Candidate
 from ropewalk.extend.choose import choose
@@ -124,6 +126,21 @@ def test_a_tuned_base_is_raised_once(model: Path, texts: Path, tmp_path: Path, m
     assert theta == pytest.approx(10_000 * 4 ** (16 / 14), rel=1e-12)  # heads of 16 features
     loss = float(opened(done.path)[0].nats(Passage.plain(found.sets.judge[0].tokens, 32)).mean())
     assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-5)
+
+
+def test_the_time_of_a_run_counts_from_its_beginning(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading a model and drawing documents take minutes too."""
+    real = choosing.draw
+
+    def slow(*given: Any, **more: Any) -> Any:
+        time.sleep(0.3)
+        return real(*given, **more)
+
+    monkeypatch.setattr(choosing, "draw", slow)
+    with pytest.raises(OutOfTime, match=": 0 of"):
+        choose(model, LONG, [texts], tmp_path / "work", judges=8, tail=32, minutes=0.3 / 60)
 
 
 def test_a_worker_with_another_model_refuses(model: Path) -> None:

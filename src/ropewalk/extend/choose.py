@@ -100,7 +100,9 @@ def choose(
         for name, why in refused.items():
             say(f"{name} is not tried: {why}")
         stored = Stored(engine, work / MEASUREMENTS)
-        asking = Asking(stored, opening, workers, seconds=None if minutes is None else 60 * minutes, progress=progress)
+        # Loading and drawing took some of it.
+        left = None if end is None else end - time.monotonic()
+        asking = Asking(stored, opening, workers, seconds=left, progress=progress)
         found = run(
             asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
             not_tried=refused,
