@@ -11,9 +11,11 @@ verdict should be the same, or a tie, over several of them. --search and --tune 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
@@ -36,6 +38,40 @@ SOURCES = (
 JUDGES = 16
 MEMORY = 6.0
 """GiB that a run may take."""
+PIECE = 30.0
+"""Minutes that a piece may take."""
+MINUTES = {2: 90.0, 4: 240.0}
+"""That a run may take in all, to so many times the trained length."""
+
+
+class Pieces:
+    """What each piece of a run took, a line of JSON for each: {"seconds", "passes", "GiB"}."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.began, self.passes = file, time.monotonic(), 0
+
+    def end(self) -> None:
+        """Of this piece, whatever ended it."""
+        took = {"seconds": round(time.monotonic() - self.began, 1), "passes": self.passes}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({**took, "GiB": round((peak_memory() or 0) / 2**30, 3)}) + "\n")
+
+    def all(self) -> list[dict[str, float]]:
+        if not self.file.exists():
+            return []
+        return [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
+
+    def bars(self, ratio: float) -> dict[str, Any]:
+        """ratio: of the wanted length to the trained one."""
+        every = self.all()
+        whole = next((minutes for times, minutes in MINUTES.items() if ratio <= times), max(MINUTES.values()))
+        most = {
+            "minutes in all": (sum(one["seconds"] for one in every) / 60, whole),
+            "minutes of the longest piece": (max(one["seconds"] for one in every) / 60, PIECE),
+            "GiB": (max(one["GiB"] for one in every), MEMORY),
+        }
+        return {name: bars.bar(value, bound, at_least=False) for name, (value, bound) in most.items()}
 
 
 def main() -> int:
@@ -66,10 +102,12 @@ def main() -> int:
     known = pieces.digest(SOURCES)
     # A draw shares what was measured on the documents to search and to select on.
     work = given.work / f"{given.name}-{given.to}-{known[:16]}"
-    began = time.monotonic()
+    # Of this result: draws share the folder.
+    took = Pieces(work / f"{name}.pieces.jsonl")
 
     def progress(stage: str, done: int, total: int) -> None:
-        print(f"{time.monotonic() - began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
+        took.passes += 1
+        print(f"{time.monotonic() - took.began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
 
     try:
         found = choose(
@@ -81,6 +119,8 @@ def main() -> int:
     except OutOfTime as error:
         print(f"{error}; the same command continues", file=sys.stderr)
         return pieces.UNFINISHED
+    finally:
+        took.end()
     print(found.sentence, file=sys.stderr)
     result = {"model": given.model.name, **found.to_dict(), "written": None}
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
@@ -88,15 +128,16 @@ def main() -> int:
     command += f" --dtype {given.dtype}" + (f" --trained {given.trained}" if given.trained else "")
     command += f" --search {given.search}" if given.search else ""
     command += f" --tune {given.tune:g}" if given.tune else ""
-    memory = (peak_memory() or 0) / 2**30
     said = {
         "command": command,
         "bars": {
             "documents to judge on, at least": bars.bar(len(found.sets.judge), JUDGES, at_least=True),
-            "GiB of the last piece": bars.bar(memory, MEMORY, at_least=False),
+            **took.bars(given.to / found.rope.trained),
         },
-        "measured": {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
+        "measured": {"passes": sum(one["passes"] for one in took.all())}
+        | {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
         "verdict": found.sentence + ("" if found.tuned is None else f" {found.tuned.sentence}"),
+        "took": took.all(),
         "result": result,
         "versions": bars.versions(()),
         "sources": known,

@@ -1,0 +1,87 @@
+"""The campaign of `ropewalk extend`: what a run took over all its pieces, and what it leaves when it does not end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigns import extend, pieces
+from ropewalk.evaluate.store import Stored
+from ropewalk.extend.asking import Asking, OutOfTime
+from ropewalk.extend.tournament import Result, run
+from ropewalk.trials.jobs import Workers
+from tests.extend.test_tournament import ALL, REACH
+from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets
+
+
+@pytest.fixture
+def given() -> dict[str, Any]:
+    """What the campaign called `choose` with."""
+    return {}
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> Any:
+    """The campaign with a model whose answers are known: `told(*options)` gives the exit code. The first piece ends
+    after 20 passes."""
+    kept = tmp_path / "measurements.jsonl"
+
+    def choose(path: Path, to: int, texts: Any, work: Path, **asked: Any) -> Result:
+        engine = Engineered(REACH, {6.0: 0.1})
+        first = not given
+        given.update(asked)
+
+        def progress(stage: str, done: int, total: int) -> None:
+            asked["progress"](stage, done, total)
+            if first and engine.passes == 20:
+                raise OutOfTime("select at 256: 4 of 8 passes")
+
+        asking = Asking(Stored(engine, kept), engine, Workers(), progress=progress)
+        return run(asking, ROPE, sets(), ALL, None, tail_tokens=TAIL)
+
+    monkeypatch.setattr(extend, "choose", choose)
+
+    def main(*options: str) -> int:
+        out = ["--out", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--text", "t.jsonl"]
+        monkeypatch.setattr(sys, "argv", ["extend", "m.gguf", "--to", str(TO), "--name", "toy", *out, *options])
+        return extend.main()
+
+    return main
+
+
+def result(folder: Path) -> dict[str, Any]:
+    (file,) = (folder / "results").glob("*.json")
+    return json.loads(file.read_text())
+
+
+def test_time_and_memory_are_of_all_pieces(told: Any, tmp_path: Path) -> None:
+    assert told() == pieces.UNFINISHED
+    assert not (tmp_path / "results").exists()
+    told()
+    said = result(tmp_path)
+    first, second = said["took"]
+    assert first["passes"] == 20
+    assert said["measured"]["passes"] == first["passes"] + second["passes"]
+    assert second["GiB"] > 0.01
+    bars = said["bars"]
+    assert bars["minutes in all"]["bound"] == 240
+    assert bars["minutes of the longest piece"] == {
+        "value": pytest.approx(max(one["seconds"] for one in said["took"]) / 60, rel=0.01), "bound": 30, "holds": True
+    }  # fmt: skip
+    assert bars["GiB"]["bound"] == 6
+
+
+def test_a_bar_is_broken_by_any_piece(tmp_path: Path) -> None:
+    file = tmp_path / "pieces.jsonl"
+    lines = [{"seconds": 1900, "passes": 3, "GiB": 2.0}, {"seconds": 1000, "passes": 3, "GiB": 7.0}]
+    file.write_text("".join(json.dumps(one) + "\n" for one in [*lines, *lines]))
+    found = {ratio: extend.Pieces(file).bars(ratio) for ratio in (1.0, 2.0, 4.0)}
+    assert {name: one["holds"] for name, one in found[2.0].items()} == {
+        "minutes in all": False, "minutes of the longest piece": False, "GiB": False
+    }  # fmt: skip
+    assert found[1.0]["minutes in all"]["bound"] == 90
+    assert found[4.0]["minutes in all"] == {"value": 96.667, "bound": 240.0, "holds": True}
