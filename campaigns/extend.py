@@ -6,6 +6,9 @@
 The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless
 given, and the same command continues it, until the exit code is not 3. --draw takes other documents to judge on: the
 verdict should be the same, or a tie, over several of them. --search and --tune are those of `ropewalk extend`.
+
+--assume compares one change with none, at the model's own length too: YaRN for a model that was trained for less than
+this one. Needles are then put into every document to judge on.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
+from ropewalk.evaluate.statistics import Interval, paired
 from ropewalk.extend.asking import OutOfTime
 from ropewalk.extend.choose import choose
+from ropewalk.extend.judging import ASKED, between, found_between
+from ropewalk.extend.tournament import Result
 from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.report.extend_page import page
+from ropewalk.scaling import YaRN
 from ropewalk.system import peak_memory
 
 # All that a likelihood or a verdict depends on: a run that continues must not mix two versions.
@@ -74,6 +81,19 @@ class Pieces:
         return {name: bars.bar(value, bound, at_least=False) for name, (value, bound) in most.items()}
 
 
+def compared(found: Result) -> dict[str, Interval]:
+    """Each change with none, paired by document and by pass with needles. Positive numbers are gains."""
+    finals = {name: one for name, one in found.judged.items() if one.candidate.text == "whole"}
+    left = next((name for name, one in finals.items() if one.candidate.scaling is None), None)
+    pairs = [] if left is None else [(name, left) for name in finals if name != left]
+    intervals: dict[str, Interval] = {}
+    for one, other in pairs:
+        intervals[f"loss, {one} better than {other}"] = paired(between(finals[one], finals[other]))
+        if shares := found_between(finals[one], finals[other]):
+            intervals[f"needles, {one} minus {other}"] = paired(shares)
+    return intervals
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("model", type=Path)
@@ -90,13 +110,15 @@ def main() -> int:
     options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
     options.add_argument("--search", type=int, metavar="PASSES", help="search beside the formulas")
     options.add_argument("--tune", type=float, metavar="MINUTES", help="train the winner for so long")
+    options.add_argument("--assume", type=int, metavar="N", help="judge YaRN from N tokens alone, beside no change")
+    options.add_argument("--needles", type=int, help=f"documents with needles; {ASKED} unless given, all with --assume")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     given = options.parse_args()
     name = f"extend-{given.name}-{given.to}" + (f"-draw{given.draw}" if given.draw else "")
     name += ("-search" if given.search else "") + ("-tune" if given.tune else "")
     name += "".join(
         f"-{option}-{getattr(given, option)}"
-        for option in ("trained", "documents", "tail", "dtype")
+        for option in ("assume", "trained", "documents", "tail", "dtype", "needles")
         if getattr(given, option) != options.get_default(option)
     )
     known = pieces.digest(SOURCES)
@@ -109,11 +131,13 @@ def main() -> int:
         took.passes += 1
         print(f"{time.monotonic() - took.began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
 
+    only = YaRN(factor=given.to / given.assume, trained=given.assume) if given.assume else None
+    asked = given.needles or (given.documents if given.assume else ASKED)
     try:
         found = choose(
             given.model, given.to, [given.text], work, trained=given.trained, judges=given.documents,
             number=given.draw, tail=given.tail, dtype=given.dtype, minutes=given.minutes, progress=progress,
-            search=given.search, tuning=Tuning(minutes=given.tune) if given.tune else None,
+            search=given.search, tuning=Tuning(minutes=given.tune) if given.tune else None, only=only, asked=asked,
             say=lambda said: print(said, file=sys.stderr),
         )  # fmt: skip
     except OutOfTime as error:
@@ -126,6 +150,8 @@ def main() -> int:
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
     command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
     command += f" --dtype {given.dtype}" + (f" --trained {given.trained}" if given.trained else "")
+    command += f" --assume {given.assume}" if given.assume else ""
+    command += f" --needles {given.needles}" if given.needles else ""
     command += f" --search {given.search}" if given.search else ""
     command += f" --tune {given.tune:g}" if given.tune else ""
     said = {
@@ -136,6 +162,7 @@ def main() -> int:
         },
         "measured": {"passes": sum(one["passes"] for one in took.all())}
         | {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},
+        "intervals": {name: one.to_dict() for name, one in compared(found).items()},
         "verdict": found.sentence + ("" if found.tuned is None else f" {found.tuned.sentence}"),
         "took": took.all(),
         "result": result,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from campaigns import extend, pieces
+from ropewalk.evaluate.measures.needles import Needles
+from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, OutOfTime
+from ropewalk.extend.judging import Judged
+from ropewalk.extend.tails import Tail
 from ropewalk.extend.tournament import Result, run
+from ropewalk.scaling import YaRN
 from ropewalk.trials.jobs import Workers
-from tests.extend.test_tournament import ALL, REACH
+from tests.extend.test_tournament import ALL, GOOD, REACH
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets
 
 
@@ -85,3 +91,36 @@ def test_a_bar_is_broken_by_any_piece(tmp_path: Path) -> None:
     }  # fmt: skip
     assert found[1.0]["minutes in all"]["bound"] == 90
     assert found[4.0]["minutes in all"] == {"value": 96.667, "bound": 240.0, "holds": True}
+
+
+def test_a_smaller_trained_length_is_compared_with_no_change(told: Any, tmp_path: Path, given: dict[str, Any]) -> None:
+    for _ in range(2):
+        told("--assume", "32", "--documents", "12")
+    assert given["only"] == YaRN(factor=TO / 32, trained=32)
+    assert given["asked"] == 12
+    said = result(tmp_path)
+    assert "--assume 32" in said["command"]
+    assert [file.stem for file in (tmp_path / "results").glob("*.json")] == ["extend-toy-256-assume-32-documents-12"]
+    told()
+    assert given["only"] is None
+    assert given["asked"] == 4
+
+
+def judged(name: str, loss: float, found: list[float]) -> Judged:
+    """A candidate with a loss that differs a little by document, and shares of 16 needles found."""
+    losses = [loss + 0.001 * n for n in range(4)]
+    tail = Tail((64, TO), (64,), {64: [3.0] * 4}, {TO: losses}, [], [None] * 4)
+    hits = [[place < share * 16 for place in range(16)] for share in found]
+    scaling = None if name == "leave" else GOOD.scaling
+    return Judged(replace(GOOD, name=name, scaling=scaling), tail, [Needles(TO, hits, [0.0] * len(found))])
+
+
+def test_losses_and_needles_are_compared_in_pairs() -> None:
+    engine = Engineered(REACH)
+    found = run(Asking(Stored(engine, None), engine, Workers()), ROPE, sets(), ALL, None, tail_tokens=TAIL)
+    finals = [judged("leave", 2.5, [0.25, 0.5, 0.5]), judged("yarn", 2.4, [0.5, 0.5, 0.75])]
+    said = extend.compared(replace(found, judged={one.candidate.name: one for one in finals}))
+    assert list(said) == ["loss, yarn better than leave", "needles, yarn minus leave"]
+    loss, needles = said.values()
+    assert (loss.mean, loss.documents) == (pytest.approx(0.1), 4)
+    assert needles == paired([0.25, 0.0, 0.25])

@@ -19,6 +19,7 @@ from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
 from ropewalk.extend.candidates.base import scaled
+from ropewalk.extend.judging import ASKED
 from ropewalk.extend.search.searched import need
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
@@ -64,6 +65,7 @@ def choose(
     cheap: bool = False,
     search: int | None = None,
     only: Scaling | None = None,
+    asked: int = ASKED,
     tuning: Tuning | None = None,
     shown: bool = False,
     progress: Progress = lambda stage, done, total: None,
@@ -71,7 +73,8 @@ def choose(
 ) -> Result:
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
     minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none. only:
-    the one scaling that is judged. tuning: training of the winner, and shown: with a bar."""
+    the one scaling that is judged. asked: documents into which needles are put. tuning: training of the winner, and
+    shown: with a bar."""
     rope = rotation(path, to, trained)
     if tuning is not None:
         if to <= rope.trained:
@@ -105,7 +108,7 @@ def choose(
         asking = Asking(stored, opening, workers, seconds=left, progress=progress)
         found = run(
             asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
-            not_tried=refused,
+            not_tried=refused, asked=asked,
         )  # fmt: skip
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune

@@ -93,8 +93,10 @@ def judge(
     lengths: Sequence[int],
     tail_tokens: int,
     seed: int,
+    asked: int = ASKED,
 ) -> tuple[dict[str, Judged], list[str]]:
-    """Each candidate on these documents, and what could not be measured, with the reason. seed: of needles."""
+    """Each candidate on these documents, and what could not be measured, with the reason. seed: of needles, and
+    asked: for how many documents."""
     skipped: dict[str, None] = {}
 
     def losses(engine: Engine) -> dict[str, tails.Tail]:
@@ -112,7 +114,7 @@ def judge(
 
     def searched(engine: Engine) -> dict[str, list[needles.Needles]]:
         assert encode is not None
-        fillers = [document.tokens for document in documents[:ASKED]]
+        fillers = [document.tokens for document in documents[:asked]]
         found: dict[str, list[needles.Needles]] = {}
         for one in candidates:
             if one.text == "sinks":
@@ -126,13 +128,13 @@ def judge(
         return found
 
     found = ask("judge", losses)
-    asked: dict[str, list[needles.Needles]] = {}
+    hidden: dict[str, list[needles.Needles]] = {}
     if encode is not None:
         if (why := needles.refusal(encode, lengths[-1])) is None:
-            asked = _if_possible(ask, "needles", searched, skipped)
+            hidden = _if_possible(ask, "needles", searched, skipped)
         else:
             skipped[f"needles: {why}"] = None
-    return {one.name: Judged(one, found[one.name], asked.get(one.name, [])) for one in candidates}, list(skipped)
+    return {one.name: Judged(one, found[one.name], hidden.get(one.name, [])) for one in candidates}, list(skipped)
 
 
 def settle(
@@ -240,6 +242,15 @@ def _short_cost(one: Judged) -> float:
 def between(one: Judged, other: Judged) -> list[float]:
     """By how much one gains more than another, one number a document."""
     return [a - b for a, b in zip(one.gains, other.gains, strict=True)]
+
+
+def found_between(one: Judged, other: Judged) -> list[float]:
+    """By how much larger a share of needles one finds than another at the longest length, one number a pass; none where
+    they were not asked for."""
+    if not one.needles or not other.needles:
+        return []
+    pairs = zip(one.needles[-1].found, other.needles[-1].found, strict=True)
+    return [float(np.mean(a)) - float(np.mean(b)) for a, b in pairs]
 
 
 def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:

@@ -22,7 +22,7 @@ from ropewalk.evaluate.passage import Cannot
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.candidates.base import SINKS
-from ropewalk.extend.judging import Judged, Verdict, judge, over_leaving, sentence, settle
+from ropewalk.extend.judging import ASKED, Judged, Verdict, judge, over_leaving, sentence, settle
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
 from ropewalk.extend.search.searched import Passes, Searched, need, search
 from ropewalk.extend.sets import LEAST, Sets
@@ -125,9 +125,11 @@ def run(
     cheap: bool = False,
     search_passes: int | None = None,
     not_tried: dict[str, str] | None = None,
+    asked: int = ASKED,
 ) -> Result:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
-    passes of the full length are for divisors that no formula gives; None: there is no search."""
+    passes of the full length are for divisors that no formula gives; None: there is no search. asked: documents to
+    judge on into which needles are put."""
     lengths = lengths_of(rope, tail_tokens)
     near = far_from(rope.reads, lengths)
     shared = {"tail": tail_tokens, "near": near}
@@ -174,7 +176,8 @@ def run(
         tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
     measured, skips = judge(
-        asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens, seed=sets.seed
+        asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens, seed=sets.seed,
+        asked=asked,
     )  # fmt: skip
     judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens, own=rope.own)
     stored = asking.stored
