@@ -82,12 +82,16 @@ class Pieces:
 
 
 def compared(found: Result) -> dict[str, Interval]:
-    """Each change with none, paired by document and by pass with needles. Positive numbers are gains."""
+    """Each change with none, and what was searched with the formula that the documents to select on call the best;
+    paired by document, and by pass with needles. Positive numbers are gains."""
     finals = {name: one for name, one in found.judged.items() if one.candidate.text == "whole"}
     left = next((name for name, one in finals.items() if one.candidate.scaling is None), None)
     pairs = [] if left is None else [(name, left) for name in finals if name != left]
+    if found.searched is not None:
+        select = {name: value for name, value in found.searched.select.items() if name in finals}
+        pairs.append((found.searched.candidate.name, min(select, key=select.__getitem__)))
     intervals: dict[str, Interval] = {}
-    for one, other in pairs:
+    for one, other in dict.fromkeys(pairs):
         intervals[f"loss, {one} better than {other}"] = paired(between(finals[one], finals[other]))
         if shares := found_between(finals[one], finals[other]):
             intervals[f"needles, {one} minus {other}"] = paired(shares)

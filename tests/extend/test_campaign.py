@@ -16,6 +16,8 @@ from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, OutOfTime
 from ropewalk.extend.judging import Judged
+from ropewalk.extend.search.ramp import Ramp
+from ropewalk.extend.search.searched import Searched
 from ropewalk.extend.tails import Tail
 from ropewalk.extend.tournament import Result, run
 from ropewalk.scaling import YaRN
@@ -124,3 +126,19 @@ def test_losses_and_needles_are_compared_in_pairs() -> None:
     loss, needles = said.values()
     assert (loss.mean, loss.documents) == (pytest.approx(0.1), 4)
     assert needles == paired([0.25, 0.0, 0.25])
+
+
+def test_what_was_searched_is_compared_with_the_best_formula_of_the_documents_to_select_on() -> None:
+    """Not with the best on those to judge on, which would be chosen by what judges it."""
+    engine = Engineered(REACH)
+    found = run(Asking(Stored(engine, None), engine, Workers()), ROPE, sets(), ALL, None, tail_tokens=TAIL)
+    finals = [judged("searched", 2.3, [0.5, 0.75]), judged("yarn", 2.4, [0.5, 0.5]), judged("ntk", 2.35, [0.5, 0.5])]
+    ramp = Ramp(first=0, span=1, power=1, factor=4, base=1, gain=1)
+    select = {"yarn": 2.0, "ntk": 2.1, "ramp": 1.8, "refined": 1.7}
+    searched = Searched(finals[0].candidate, ramp, [], select, True, 9, True)
+    both = {one.candidate.name: one for one in finals}
+    said = extend.compared(replace(found, judged=both, searched=searched))
+    assert said == {
+        "loss, searched better than yarn": paired([2.4 + 0.001 * n - (2.3 + 0.001 * n) for n in range(4)]),
+        "needles, searched minus yarn": paired([0.0, 0.25]),
+    }
