@@ -22,6 +22,8 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
+from ropewalk.checkpoints.resolve.native import MODEL_TYPE
+from ropewalk.checkpoints.resolve.read import read
 from ropewalk.evaluate.statistics import Interval, paired
 from ropewalk.extend.asking import OutOfTime
 from ropewalk.extend.choose import choose
@@ -98,6 +100,11 @@ def compared(found: Result) -> dict[str, Interval]:
     return intervals
 
 
+def native(model: Path) -> bool:
+    """Whether it is a model of ropewalk's own, for which there is nothing to write."""
+    return read(model).model_type == MODEL_TYPE
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("model", type=Path)
@@ -150,7 +157,7 @@ def main() -> int:
     finally:
         took.end()
     print(found.sentence, file=sys.stderr)
-    result = {"model": given.model.name, **found.to_dict(), "written": None}
+    result = {"model": given.model.name, **found.to_dict(), "native": native(given.model), "written": None}
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"
     command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
     command += f" --dtype {given.dtype}" + (f" --trained {given.trained}" if given.trained else "")

@@ -52,6 +52,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any])
         return run(asking, ROPE, sets(), ALL, None, tail_tokens=TAIL)
 
     monkeypatch.setattr(extend, "choose", choose)
+    monkeypatch.setattr(extend, "native", lambda model: False)
 
     def main(*options: str) -> int:
         out = ["--out", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--text", "t.jsonl"]
@@ -71,6 +72,8 @@ def test_time_and_memory_are_of_all_pieces(told: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
     told()
     said = result(tmp_path)
+    (html,) = (tmp_path / "results").glob("*.html")
+    assert "this run only measured" in html.read_text()
     first, second = said["took"]
     assert first["passes"] == 20
     assert said["measured"]["passes"] == first["passes"] + second["passes"]

@@ -142,6 +142,21 @@ def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> Non
     assert "the verdict asks for no change" not in text
 
 
+def test_a_run_that_only_measured_says_so(found: dict[str, Any]) -> None:
+    """As of a campaign, on a model that is not ropewalk's own."""
+    measured = found | {"written": None, "native": False}
+    one = found["judged"]["good"]
+    tuned = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
+    trained = measured | {"tuned": tuned | {"over": one["tail"]["gain"][TO]}}
+    for each, says in ((measured, '"factor": 4.0'), (trained, "The tuned model is in the run")):
+        text = page("m", each)
+        english, chinese = (" ".join(Page(text, language).words) for language in ("en", "zh-CN"))
+        assert "this run only measured" in english
+        assert says in english
+        assert "ropewalk's own" not in english
+        assert "\u8fd9\u6b21\u8fd0\u884c\u53ea\u505a\u6d4b\u91cf" in chinese
+
+
 def test_a_proof_that_failed_is_told(found: dict[str, Any]) -> None:
     """One that is within the bound of the mean, and off in one token."""
     one = {"engine": "HF", "against": "ropewalk", "mean": 5e-5, "most": 6e-3, "bound": 1e-4, "most_bound": 5e-3}

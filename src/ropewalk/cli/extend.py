@@ -188,7 +188,7 @@ def extend(
     if applied is not None and not own:
         sample = _sample() if proof else None
         written, proofs = _write(source, place, applied, longest, sample, **ways)
-    said: dict[str, Any] = {"model": path, **result.to_dict(), "written": None}
+    said: dict[str, Any] = {"model": path, **result.to_dict(), "native": own, "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
     if html is not None:

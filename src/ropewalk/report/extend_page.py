@@ -347,12 +347,15 @@ class _Shown:
         )
 
     def _not_written(self, tuned: Mapping[str, Any] | None) -> dict[str, str]:
-        """A verdict that asks for a change is left to the reader where the model is ropewalk's own."""
+        """A verdict that asks for a change is left to the reader where the model is ropewalk's own, and by a campaign,
+        which only measures."""
+        # Before this was kept, what was not written was ropewalk's own.
+        native = self.found.get("native", True)
         if tuned and tuned["kind"] == "take":
-            return words("own_tuned")
+            return words("own_tuned" if native else "measured_tuned")
         scaling = None if self.said["winner"] == "crop" else self.first["candidate"]["scaling"]
         if scaling is not None:
-            return words("own_model", scaling=json.dumps(scaling))
+            return words("own_model" if native else "measured_model", scaling=json.dumps(scaling))
         return words("undecided" if self.said["kind"] == "too few" else "nothing_written")
 
     def how(self) -> Html:
