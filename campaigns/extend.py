@@ -4,7 +4,8 @@
     OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to N --name NAME --text DATA/long-english.jsonl [--draw 1]
 
 The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless
-given, and the same command continues it, until the exit code is not 3. --draw takes other documents to judge on: the
+given, and the same command continues it, until the exit code is not 3; till then its rounds, passes and seconds are in
+WORK/extend-NAME-N.unfinished.json. --draw takes other documents to judge on: the
 verdict should be the same, or a tie, over several of them. --search and --tune are those of `ropewalk extend`.
 
 --assume compares one change with none, at the model's own length too: YaRN for a model that was trained for less than
@@ -100,6 +101,21 @@ def compared(found: Result) -> dict[str, Interval]:
     return intervals
 
 
+def unfinished(file: Path, rounds: list[dict[str, Any]], took: Pieces, where: str) -> None:
+    """What there is of a run when a piece of it ends. rounds: as many as this piece came to, from the first on; one
+    that ended sooner than the last leaves what is known."""
+    known = json.loads(file.read_text(encoding="utf-8"))["rounds"] if file.exists() else []
+    every = took.all()
+    said = {
+        "where": where,
+        "passes": sum(one["passes"] for one in every),
+        "seconds": round(sum(one["seconds"] for one in every), 1),
+        "rounds": max(known, rounds, key=len),
+        "took": every,
+    }
+    pieces.keep(file, said)
+
+
 def native(model: Path) -> bool:
     """Whether it is a model of ropewalk's own, for which there is nothing to write."""
     return read(model).model_type == MODEL_TYPE
@@ -144,18 +160,24 @@ def main() -> int:
 
     only = YaRN(factor=given.to / given.assume, trained=given.assume) if given.assume else None
     asked = given.needles or (given.documents if given.assume else ASKED)
+    rounds: list[dict[str, Any]] = []
+    partial, where = given.work / f"{name}.unfinished.json", "stopped"
     try:
         found = choose(
             given.model, given.to, [given.text], work, trained=given.trained, judges=given.documents,
             number=given.draw, tail=given.tail, dtype=given.dtype, minutes=given.minutes, progress=progress,
             search=given.search, tuning=Tuning(minutes=given.tune) if given.tune else None, only=only, asked=asked,
+            ended=lambda found: rounds.append(found.to_dict()),
             say=lambda said: print(said, file=sys.stderr),
         )  # fmt: skip
     except OutOfTime as error:
+        where = str(error)
         print(f"{error}; the same command continues", file=sys.stderr)
         return pieces.UNFINISHED
     finally:
         took.end()
+        unfinished(partial, rounds, took, where)
+    partial.unlink()
     print(found.sentence, file=sys.stderr)
     result = {"model": given.model.name, **found.to_dict(), "native": native(given.model), "written": None}
     command = f"OMP_NUM_THREADS=2 python -m campaigns.extend MODEL --to {given.to} --name {given.name}"

@@ -49,7 +49,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any])
                 raise OutOfTime("select at 256: 4 of 8 passes")
 
         asking = Asking(Stored(engine, kept), engine, Workers(), progress=progress)
-        return run(asking, ROPE, sets(), ALL, None, tail_tokens=TAIL)
+        return run(asking, ROPE, sets(), ALL, None, tail_tokens=TAIL, ended=asked["ended"])
 
     monkeypatch.setattr(extend, "choose", choose)
     monkeypatch.setattr(extend, "native", lambda model: False)
@@ -70,7 +70,14 @@ def result(folder: Path) -> dict[str, Any]:
 def test_time_and_memory_are_of_all_pieces(told: Any, tmp_path: Path) -> None:
     assert told() == pieces.UNFINISHED
     assert not (tmp_path / "results").exists()
+    (file,) = (tmp_path / "work").glob("*.json")
+    left = json.loads(file.read_text())
+    assert (left["where"], left["passes"]) == ("select at 256: 4 of 8 passes", 20)
+    assert [one["name"] for one in left["rounds"]] == ["search at 128", "select at 256"]
+    assert left["rounds"][0]["losses"].keys() >= {"leave", "good"}
+    assert left["seconds"] == left["took"][0]["seconds"]
     told()
+    assert not file.exists()
     said = result(tmp_path)
     (html,) = (tmp_path / "results").glob("*.html")
     assert "this run only measured" in html.read_text()

@@ -20,6 +20,7 @@ from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
 from ropewalk.extend.candidates.base import scaled
 from ropewalk.extend.judging import ASKED
+from ropewalk.extend.rounds import Round
 from ropewalk.extend.search.searched import need
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
@@ -70,11 +71,12 @@ def choose(
     shown: bool = False,
     progress: Progress = lambda stage, done, total: None,
     say: Callable[[str], None] = lambda text: None,
+    ended: Callable[[Round], None] = lambda found: None,
 ) -> Result:
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
     minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none. only:
     the one scaling that is judged. asked: documents into which needles are put. tuning: training of the winner, and
-    shown: with a bar."""
+    shown: with a bar. ended: is told each round when it ends."""
     rope = rotation(path, to, trained)
     if tuning is not None:
         if to <= rope.trained:
@@ -108,7 +110,7 @@ def choose(
         asking = Asking(stored, opening, workers, seconds=left, progress=progress)
         found = run(
             asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
-            not_tried=refused, asked=asked,
+            not_tried=refused, asked=asked, ended=ended,
         )  # fmt: skip
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune

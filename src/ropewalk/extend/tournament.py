@@ -126,10 +126,11 @@ def run(
     search_passes: int | None = None,
     not_tried: dict[str, str] | None = None,
     asked: int = ASKED,
+    ended: Callable[[Round], None] = lambda found: None,
 ) -> Result:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
     passes of the full length are for divisors that no formula gives; None: there is no search. asked: documents to
-    judge on into which needles are put."""
+    judge on into which needles are put. ended: is told each round when it ends."""
     lengths = lengths_of(rope, tail_tokens)
     near = far_from(rope.reads, lengths)
     shared = {"tail": tail_tokens, "near": near}
@@ -149,6 +150,7 @@ def run(
             as_it_is = [name for name, one in left.items() if one.scaling is None and name not in found.kept]
             found = replace(found, kept=[*found.kept, *as_it_is])
         rounds.append(found)
+        ended(found)
         left = {name: one for name, one in left.items() if name in found.kept}
 
     if cheap and len(left) > 2 * FINALISTS:
