@@ -61,7 +61,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Each ends with what was said at its beginning."""
     path = tmp_path_factory.mktemp("texts")
-    for number in range(14):
+    for number in range(18):
         letters = "".join(random.Random(number).choices(string.ascii_lowercase, k=LONG))
         (path / f"{number}.txt").write_text(letters[: LONG - 40] + letters[:40])
     return path
@@ -161,11 +161,40 @@ def test_what_judges_is_not_trained_on_under_any_name(texts: Path, tmp_path: Pat
         (tmp_path / name).write_text(one + end)
     judges = [cut(f"{n}", (texts / f"{n}.txt").read_text(), encode, LONG) for n in (3, 5)]
     assert all(judge is not None for judge in judges)
-    kept = to_train_on([texts, tmp_path], [judge for judge in judges if judge is not None], encode)
-    assert len(kept) == 12
+    kept, alike = to_train_on([texts, tmp_path], [judge for judge in judges if judge is not None], encode)
+    assert (len(kept), alike) == (16, 0)
     assert not any(text.startswith(one) for text in kept.values())
-    with pytest.raises(ValueError, match="none is left to train on"):
+    with pytest.raises(
+        ValueError, match="none of the 3 texts is left to train on: 3 search, select or judge and 0 are near"
+    ):
         to_train_on([tmp_path], [judge for judge in judges if judge is not None], encode)
+
+
+def test_a_near_copy_of_what_judges_is_not_trained_on(tmp_path: Path) -> None:
+    """Another edition, with every fortieth word another, and one with a preface; not the rest of the same book."""
+    draws = random.Random(1)
+    book = [draws.choice(("rope", "walk", "turn", "pair", "far", "near", "text")) + str(n % 97) for n in range(3000)]
+    edition = [word if n % 40 else "other" for n, word in enumerate(book[:1000])]
+    files = {
+        "judge": book,
+        "edition": edition,
+        "preface": [f"preface{n}" for n in range(2000)] + edition,
+        "chapter": book[100:160],
+        "rest": book[1500:],
+        "quoting": [f"new{n}" for n in range(600)] + book[:100],
+    }
+    for name, words in files.items():
+        (tmp_path / f"{name}.txt").write_text(" ".join(words))
+
+    def encode(text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
+    longest = len(" ".join(book[:1000]))
+    judge = cut("judge", " ".join(book), encode, longest)
+    assert judge is not None
+    kept, alike = to_train_on([tmp_path], [judge], encode)
+    assert {text.split()[0] for text in kept.values()} == {book[1500], "new0"}
+    assert alike == 3
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,10 @@ def show(result: Result) -> None:
         for line in searched_lines(result.searched):
             write(line)
     if (tuned := result.tuned) is not None:
-        took = duration(tuned.seconds)
-        write(
-            f"tune: {tuned.steps:,} steps from {tuned.start} on {counted(tuned.texts, 'text')}, {took}; {tuned.model}"
-        )
+        on = counted(tuned.texts, "text")
+        if tuned.alike:
+            on += f" ({counted(tuned.alike, 'near copy', 'near copies')} of measured ones left out)"
+        write(f"tune: {tuned.steps:,} steps from {tuned.start} on {on}, {duration(tuned.seconds)}; {tuned.model}")
     for what in result.not_measured:
         write(f"not measured: {what}")
     for name, why in result.not_tried.items():

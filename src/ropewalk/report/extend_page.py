@@ -292,7 +292,7 @@ class _Shown:
         ]
         about = words(
             "tuned_about", steps=f"{tuned['steps']:,}", minutes=f"{tuned['seconds'] / 60:.1f}", start=start,
-            texts=tuned["texts"], trained=f"{self.found['trained']:,}", to=self.to,
+            texts=tuned["texts"], alike=tuned.get("alike", 0), trained=f"{self.found['trained']:,}", to=self.to,
         )  # fmt: skip
         made = table([words("candidate"), *numbers], rows, label=title, stacks=True)
         return html([element("h2", title), element("p", about), made])

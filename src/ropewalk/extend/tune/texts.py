@@ -1,9 +1,11 @@
-"""What a model is trained on: the given texts without those that judge, as tokens of the model's own tokenizer."""
+"""What a model is trained on: the given texts that the tournament did not use, as tokens of the model's tokenizer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,24 +20,63 @@ from ropewalk.data.prepare.dataset import prepare
 from ropewalk.data.prepare.tokenizer import KNOWN
 from ropewalk.evaluate.documents import Document, cut, texts
 
+WORDS = 8
+"""Of a shingle: so many in a row are seldom the same by chance."""
+ALIKE = 0.5
+"""Share of the shingles of the shorter of two texts from which on they are taken for one text."""
+
 
 def to_train_on(
-    paths: Sequence[Path], judges: Sequence[Document], encode: Callable[[str], Sequence[int]]
-) -> dict[str, str]:
-    """Each text by its digest, without those that judge; the same text under another name is the same, and so is one
-    that begins with all that is read of it."""
+    paths: Sequence[Path], documents: Sequence[Document], encode: Callable[[str], Sequence[int]]
+) -> tuple[dict[str, str], int]:
+    """Each text by its digest, without the documents of the tournament, and how many were left out because they are
+    nearly one of those, as another edition is. The same text under another name is the same, and so is one that begins
+    with all that is read of it."""
     found = {hashlib.sha256(text.encode()).hexdigest(): text for _, text in texts(paths)}
-    digests, read = {one.digest for one in judges}, {one.tokens.tobytes() for one in judges}
-    longest = len(judges[0].tokens)
+    by_digest, read = {one.digest: one for one in documents}, {one.tokens.tobytes() for one in documents}
+    longest = len(documents[0].tokens)
 
-    def judging(digest: str) -> bool:
-        document = None if digest in digests else cut("", found[digest], encode, longest)
-        return digest in digests or (document is not None and document.tokens.tobytes() in read)
+    def taken(digest: str) -> bool:
+        document = None if digest in by_digest else cut("", found[digest], encode, longest)
+        return digest in by_digest or (document is not None and document.tokens.tobytes() in read)
 
-    kept = {digest: found[digest] for digest in sorted(found) if not judging(digest)}
+    other = {digest: found[digest] for digest in sorted(found) if not taken(digest)}
+    # Of each document what is read: the rest of its text may be trained on.
+    begun = [
+        found[digest].encode()[: one.bytes].decode(errors="ignore")
+        for digest, one in by_digest.items() if digest in found
+    ]  # fmt: skip
+    alike = near_copies(other, begun)
+    kept = {digest: text for digest, text in other.items() if digest not in alike}
     if not kept:
-        raise ValueError("every text judges, and none is left to train on; give more with --text")
-    return kept
+        raise ValueError(
+            f"none of the {len(found):,} texts is left to train on: {len(found) - len(other):,} search, select or "
+            f"judge and {len(alike):,} are near copies of those; give more with --text"
+        )
+    return kept, len(alike)
+
+
+def near_copies(given: Mapping[str, str], of: Sequence[str]) -> set[str]:
+    """Names of the texts that share more than `ALIKE` of their shingles, or of the other's, with one of these."""
+    sizes, where = [], dict[int, list[int]]()
+    for number, text in enumerate(of):
+        every = _shingles(text)
+        sizes.append(len(every))
+        for shingle in every:
+            where.setdefault(shingle, []).append(number)
+    alike = set()
+    for name, text in given.items():
+        every = _shingles(text)
+        shared = Counter(number for shingle in every for number in where.get(shingle, ()))
+        if any(count > ALIKE * min(len(every), sizes[number]) for number, count in shared.items()):
+            alike.add(name)
+    return alike
+
+
+def _shingles(text: str) -> set[int]:
+    """Hashes of every `WORDS` words in a row; of a text of fewer, of all of them."""
+    words = re.findall(r"\w+", text.lower())
+    return {hash(tuple(words[start : start + WORDS])) for start in range(max(1, len(words) - WORDS + 1))}
 
 
 def write_data(kept: Mapping[str, str], model: Path, folder: Path) -> None:

@@ -57,7 +57,8 @@ def tune(
     untuned = start_of(found)
     scaling = untuned.candidate.scaling
     assert scaling is not None
-    kept = to_train_on(texts, found.sets.judge, encode)
+    sets = found.sets
+    kept, alike = to_train_on(texts, [*sets.judge, *sets.select, *sets.search], encode)
     folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept)}"
     write_data(kept, path, folder / "data")
     asked = recipe(
@@ -82,8 +83,9 @@ def tune(
     judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
     kind, over = decide(judged, untuned, left_as_it_is(found))
     return Tuned(
-        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, [*skips, *more]
-    )
+        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, [*skips, *more],
+        alike,
+    )  # fmt: skip
 
 
 def checkpoint(tuned: Tuned, source: Path) -> Path:

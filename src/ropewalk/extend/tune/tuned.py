@@ -44,6 +44,8 @@ class Tuned:
     """Loss without training minus loss with it."""
     kind: Kind
     not_measured: list[str]
+    alike: int = 0
+    """Texts that were not trained on because they are near copies of documents of the tournament."""
 
     @property
     def sentence(self) -> str:
@@ -69,6 +71,7 @@ class Tuned:
             "steps": self.steps,
             "seconds": self.seconds,
             "texts": self.texts,
+            "alike": self.alike,
             "digest": self.digest,
             "judged": self.judged.to_dict(),
             "over": self.over.to_dict(),
