@@ -92,10 +92,15 @@ def test_verdicts_are_those_that_were_built_in(plan: Plan, tmp_path: Path) -> No
     assert said["128"] == {"alibi": "better", "same": "tie", "learned": "cannot", HOSTILE: "worse"}
     assert answer["text"]["rankings"]["own"][0] == "learned"
     copying = answer["tasks"]["verdicts"]["copy"]
-    assert {arm: (one["verdict"], one["reach"]) for arm, one in copying.items()} == {
+    assert {arm: (one["reach_verdict"], one["reach"]) for arm, one in copying.items()} == {
         "rope": ("reference", [4.0] * 5),
         "alibi": ("better", [8.0] * 5),
         "same": ("tie", [4.0] * 5),
+    }
+    assert {n: one["verdict"] for n, one in copying["alibi"]["lengths"].items()} == {
+        "2": "tie",
+        "4": "tie",
+        "8": "better",
     }
     # Twice as slow: half the steps when the fastest is done, where its loss was 3.
     assert answer["timing"]["arms"]["text"]["alibi"]["loss_at_equal_time"] == [3.0] * 5
@@ -154,7 +159,7 @@ def test_seeds_that_diverged_leave_no_verdict_and_no_mean(plan: Plan, tmp_path: 
         True, False, False, True, False,
     ]  # fmt: skip
     assert said["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [0, 8, 8, 0, 8]
-    assert said["tasks"]["verdicts"]["copy"]["alibi"]["verdict"] == "tie"
+    assert said["tasks"]["verdicts"]["copy"]["alibi"]["reach_verdict"] == "tie"
     english = shown(page("study", said), "en")
     assert "No verdict on alibi" in english
     assert "ties same" in english
@@ -221,19 +226,22 @@ def test_a_verdict_on_a_task_has_the_direction_of_the_ranks(tmp_path: Path) -> N
     plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"], "lengths": [2, 3, 16]})
     found = compared(plan, with_reaches(plan, {"rope": [3] * 5, "alibi": [2, 2, 2, 2, 16]}), tmp_path)
     alibi = found["tasks"]["verdicts"]["copy"]["alibi"]
-    assert alibi["p"] == pytest.approx(12 / 252)
-    assert alibi["verdict"] == "worse"
+    assert alibi["reach_p"] == pytest.approx(12 / 252)
+    assert alibi["reach_verdict"] == "worse"
 
 
 def test_seeds_too_few_for_any_verdict_on_a_task_are_no_tie(tmp_path: Path) -> None:
     """One seed that solves all against five that solve nothing: no outcome of so few has a p below 0.05."""
     plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"], "seeds": 1})
     found = compared(plan, with_reaches(plan, {"rope": [0] * 5, "alibi": [8]}), tmp_path)
-    assert found["tasks"]["verdicts"]["copy"]["alibi"] == {"reach": [8], "p": 1 / 6, "verdict": "no verdict"}
+    alibi = found["tasks"]["verdicts"]["copy"]["alibi"]
+    assert (alibi["reach"], alibi["reach_p"], alibi["reach_verdict"]) == ([8], 1 / 6, "no verdict")
+    assert alibi["lengths"]["8"] == {"p": 1 / 6, "verdict": "no verdict"}
     # Of five seeds three are done.
     plan = planned(tmp_path, tasks={"arms": ["rope", "alibi"]})
     found = compared(plan, with_reaches(plan, {"rope": [0] * 5, "alibi": [8, 8, 8]}), tmp_path)
-    assert found["tasks"]["verdicts"]["copy"]["alibi"]["verdict"] == "no verdict"
+    alibi = found["tasks"]["verdicts"]["copy"]["alibi"]
+    assert {alibi["reach_verdict"], alibi["lengths"]["8"]["verdict"]} == {"no verdict"}
     # The reference is not trained yet: what others solve is known.
     found = compared(plan, with_reaches(plan, {"alibi": [8] * 5}), tmp_path)
     assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [8] * 5

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from ropewalk.compare.cost import Cost
-from ropewalk.compare.difference import difference, least_p, noise_floor, rank_sum, verdicts
+from ropewalk.compare.difference import difference, noise_floor, verdicts
+from ropewalk.compare.judge_tasks import SOLVED, judged_task, points
 from ropewalk.compare.measure_text import CANNOT, as_one_text
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
-from ropewalk.evaluate.statistics import FEWEST, LEVEL, holm, paired, wilson
+from ropewalk.evaluate.statistics import FEWEST, paired
 from ropewalk.train.schedule import WarmupStableDecay
 
-SOLVED = 0.9
-"""Share of right answers from which on a task counts as solved."""
 PAYS = 0.05
 """Nats by which the reference must gain from context within its length; else verdicts on text mean nothing."""
 
@@ -262,76 +261,34 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
     assert study.tasks is not None
     data: Any = plan.trials.recipes["tasks", study.reference].data
     arms = {name: _about(plan, "tasks", name, results) for name in names}
-    judged: dict[str, dict[str, Any]] = {}
     for name in names:
         each = [one["measured"] for one in _judged(plan, "tasks", name, results)]
         # A seed that diverged answers nothing right.
         arms[name]["exact"] = {
             task: {
-                str(n): _points([_at(one["exact"][task], n) if one else 0.0 for one in each])
+                str(n): points([_at(one["exact"][task], n) if one else 0.0 for one in each])
                 for n in study.tasks.lengths
             }
             for task in data.of
         }
-    whole = {name: arms[name]["seeds"] >= plan.seeds("tasks", name, results) for name in names}
-    for task in data.of:
-        reach = {name: _reach(arms[name]["exact"][task], study.tasks.lengths) for name in names}
-        base = reach[study.reference]
-        tested = {name: rank_sum(reach[name], base) for name in names[1:] if reach[name] and base}
-        rejected = holm({name: one.p for name, one in tested.items()})
-        judged[task] = {
-            name: {"reach": reach[name], "p": None, "verdict": "no verdict"} for name in names[1:] if reach[name]
-        } | {study.reference: {"reach": base, "p": None, "verdict": "reference"}}
-        for name, one in tested.items():
-            judged[task][name]["p"] = one.p
-            # Where not even the most uneven outcome would count, nothing was tried.
-            tried = least_p(len(reach[name]), len(base)) <= (1 - LEVEL) / len(tested)
-            if tried and whole[name] and whole[study.reference] and study.tasks.reference_seeds is not None:
-                judged[task][name]["verdict"] = "tie" if not rejected[name] else "better" if one.above > 0 else "worse"
+    # Without the seeds that the study asks of its reference nobody is judged.
+    asked = names if study.tasks.reference_seeds is not None else []
+    complete = [name for name in asked if arms[name]["seeds"] >= plan.seeds("tasks", name, results)]
     return {
         "tasks": list(data.of),
         "longest": data.longest,
         "lengths": sorted({*study.tasks.lengths}),
         "samples": study.tasks.samples,
         "solved": SOLVED,
-        "verdicts": judged,
+        "verdicts": {
+            task: judged_task(
+                {name: arm["exact"][task] for name, arm in arms.items()}, study.reference, study.tasks.lengths, complete
+            )
+            for task in data.of
+        },
         "rankings": _rankings(arms),
         "arms": arms,
     }
-
-
-def _points(each: Sequence[float | str]) -> dict[str, Any]:
-    """Every seed's share of right answers, and how many seeds solve it."""
-    if CANNOT in each:  # as the encoding is, whether or not a seed diverged
-        return {"points": CANNOT}
-    numbers = [one for one in each if not isinstance(one, str)]
-    if not numbers:
-        return {"points": []}
-    solved = sum(one >= SOLVED for one in numbers)
-    low, high = wilson(solved, len(numbers))
-    return {
-        "points": numbers,
-        "solved": solved,
-        "of": len(numbers),
-        "low": low,
-        "high": high,
-        "median": statistics.median(numbers),
-    }
-
-
-def _reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> list[float]:
-    """Of each seed, the longest of the lengths up to which it solves every one; 0: not even the first."""
-    rows = [exact[str(n)]["points"] for n in sorted(lengths)]
-    count = max((len(row) for row in rows if not isinstance(row, str)), default=0)
-    found = []
-    for seed in range(count):
-        far = 0
-        for length, row in zip(sorted(lengths), rows, strict=True):
-            if isinstance(row, str) or row[seed] < SOLVED:
-                break
-            far = length
-        found.append(float(far))
-    return found
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
