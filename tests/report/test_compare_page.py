@@ -137,7 +137,10 @@ def test_a_page_of_an_unfinished_study_says_so(plan: Plan, tmp_path: Path) -> No
 
 def test_every_figure_has_its_numbers_in_a_file(plan: Plan, tmp_path: Path) -> None:
     files = {file.stem: file for file in write_tables(found(plan, tmp_path), tmp_path / "csv")}
-    assert files.keys() == {"position", "same_tokens", "non_overlapping", "sliding", "verdicts", "cost", "tasks"}
+    assert files.keys() == {
+        "position", "same_tokens", "non_overlapping", "sliding", "verdicts", "cost", "tasks",
+        "anchors", "task_verdicts", "task_reach", "task_cost", "rates", "search",
+    }  # fmt: skip
     with files["same_tokens"].open(encoding="utf-8", newline="") as opened:
         rows = [row for row in csv.DictReader(opened) if row["arm"] == "learned"]
     assert [row["nats"] for row in rows if row["length"] == "128"] == ["cannot"] * 5

@@ -1,0 +1,76 @@
+"""What follows from the numbers of a study.json, for the page, the files and the terminal alike.
+
+None of it is stored: a result that was kept before shows it too.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+def budget_used_up(found: Mapping[str, Any]) -> bool:
+    """Trials were left because the study's budget was spent, so that the same command would not run them either."""
+    budget = found["study"].get("budget")
+    return (
+        budget is not None and bool(found["trials"]["missing"]) and found["timing"]["cost"]["seconds"] >= 3600 * budget
+    )
+
+
+def losses(arm: Mapping[str, Any], protocol: str, length: int) -> list[float | None]:
+    """Of each seed; none where the arm cannot be measured there."""
+    each = arm[protocol].get(str(length), [])
+    return [] if isinstance(each, str) else each
+
+
+def ratios(text: Mapping[str, Any], name: str, length: int) -> list[float | None]:
+    """Of each seed: perplexity on the same tokens, over the arm's own at the trained length."""
+    arm = text["arms"][name]
+    pairs = zip(losses(arm, "same_tokens", text["trained"]), losses(arm, "same_tokens", length), strict=False)
+    return [None if near is None or far is None else math.exp(min(far - near, 700.0)) for near, far in pairs]
+
+
+class Flattered(NamedTuple):
+    """An arm whose loss falls with longer non-overlapping windows, and not on the same tokens."""
+
+    name: str
+    length: int
+    windows: float
+    """Mean over seeds: loss at that length less that at the trained one."""
+    same: float
+
+
+def flattered(text: Mapping[str, Any]) -> Iterator[Flattered]:
+    """Each at the longest length where every seed gains by windows and not every one does on the same tokens."""
+    trained = text["trained"]
+    for name, arm in text["arms"].items():
+        for length in sorted((n for n in text["lengths"] if n > trained), reverse=True):
+            windows, same = (_gains(arm, protocol, trained, length) for protocol in ("non_overlapping", "same_tokens"))
+            if windows and same and max(windows) < 0 <= max(same):
+                yield Flattered(name, length, statistics.fmean(windows), statistics.fmean(same))
+                break
+
+
+def _gains(arm: Mapping[str, Any], protocol: str, near: int, far: int) -> list[float]:
+    """Of each seed; nothing where one of them has no number."""
+    pairs = zip(losses(arm, protocol, near), losses(arm, protocol, far), strict=False)
+    each = [None if a is None or b is None else b - a for a, b in pairs]
+    known = [one for one in each if one is not None]
+    return known if len(known) == len(each) else []
+
+
+def best_on_task(tasks: Mapping[str, Any], task: str) -> tuple[int, list[str]] | None:
+    """The longest length at which any seed answers a question right, and the arms that are best there: by the median of
+    their seeds, of equal ones by the worst seed, then by the best."""
+    for length in sorted(tasks["lengths"], reverse=True):
+        rows = {name: arm["exact"][task][str(length)]["points"] for name, arm in tasks["arms"].items()}
+        keys = {name: _key(row) for name, row in rows.items() if row and not isinstance(row, str)}
+        if any(best > 0 for _, _, best in keys.values()):
+            return length, [name for name, key in keys.items() if key == max(keys.values())]
+    return None
+
+
+def _key(shares: Sequence[float]) -> tuple[float, float, float]:
+    return statistics.median(shares), min(shares), max(shares)
