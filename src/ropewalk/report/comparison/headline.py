@@ -1,0 +1,122 @@
+"""What was found, in sentences: the head of the page of `ropewalk compare`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ropewalk.compare.derived import best_on_task, budget_used_up
+from ropewalk.report.comparison.numbers import at, mean, names, p_value, percent, sentences
+from ropewalk.report.markup import Content
+from ropewalk.report.words import Words
+
+words = Words("compare")
+KEEPS = 0.03
+"""Share of its perplexity by which a model may lose at a longer context and still keep it."""
+
+
+def headline(found: Mapping[str, Any]) -> list[Content]:
+    said: list[Content] = []
+    if missing := len(found["trials"]["missing"]):
+        said.append(words("missing", count=missing))
+    if budget_used_up(found):
+        said.append(words("budget", hours=f"{found['study']['budget']:g}"))
+    if found["text"] is not None:
+        said += _of_text(found["text"], found["reference"], found["study"]["text"])
+    tasks: Any = found["tasks"]
+    return [*said, *(_of_task(tasks, one, found["reference"]) for one in tasks["tasks"])] if tasks is not None else said
+
+
+def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) -> list[Content]:
+    """asked: that part of the study."""
+    trained, longest = text["trained"], text["lengths"][-1]
+    groups: dict[str, list[str]] = {"keeps": [], "breaks": [], "cannot": [], "lost": []}
+    for name, arm in text["arms"].items():
+        near, far = (mean(at(arm["same_tokens"], n)) for n in (trained, longest))
+        if isinstance(at(arm["same_tokens"], longest), str):
+            groups["cannot"].append(name)
+        elif near is not None:
+            kept = far is not None and math.exp(min(far - near, 50)) <= 1 + KEEPS
+            # With its loss: one that has learned nothing keeps that too.
+            groups["keeps" if kept else "breaks"].append(name if far is None else f"{name} ({far:.2f})")
+        elif arm["seeds"]:
+            groups["lost"].append(name)
+    said: list[Content] = []
+    if longest > trained:
+        factor = f"{longest / trained:g}"
+        said = [words("text_keeps", length=f"{longest:,}", factor=factor, names=names(groups["keeps"]))]
+        said += [words(f"text_{key}", names=names(groups[key])) for key in ("breaks", "cannot", "lost") if groups[key]]
+    floor, pays = at(text["noise_floor"], trained), text["context_pays"]
+    if not pays["pays"]:
+        gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
+        return [*said, words("text_unjudged", why=words("why_context", gain=gain, least=pays["least"]))]
+    if floor is None:
+        return [*said, words("text_unjudged", why=_why_no_floor(text["arms"][reference], asked))]
+    judged = {name: one["verdict"] for name, one in at(text["verdicts"], trained).items()}
+    sides = {key: names([name for name, one in judged.items() if one == key]) for key in ("better", "worse", "tie")}
+    other = [name for name, one in judged.items() if one == "other text"]
+    rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie", "other text")]
+    said.append(words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides))
+    said += [words("text_other", names=names(other), reference=reference)] if other else []
+    return [*said, words("text_rest", names=names(rest))] if rest else said
+
+
+def _why_no_floor(reference: Mapping[str, Any], asked: Mapping[str, Any]) -> Content:
+    count, lost = reference["seeds"], len(reference["diverged"])
+    if asked["reference_seeds"] is None:
+        return words("why_unasked", count=count)
+    if lost:
+        return words("why_diverged", count=lost, seeds=count)
+    return words("why_seeds", count=count, asked=reference["asked"]) if count < reference["asked"] else words("why_not")
+
+
+def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
+    """The best arms at the longest length at which any seed is right, what they are against the reference, and how far
+    every seed of an arm solves all."""
+    found = best_on_task(tasks, task)
+    if found is None:
+        return words("task_nothing", task=words(task))
+    length, best = found
+    shares = {name: arm["exact"][task][str(length)]["points"] for name, arm in tasks["arms"].items()}
+    said: list[dict[str, str]] = [
+        words(
+            "task_best", task=words(task), length=length, longest=tasks["longest"],
+            names=names([f"{name} ({percent(shares[name])})" for name in best]),
+        )
+    ]  # fmt: skip
+    if reference not in best and not isinstance(shares[reference], str) and shares[reference]:
+        said.append(words("task_reference", name=reference, points=percent(shares[reference])))
+    if length < max(tasks["lengths"]):
+        said.append(words("task_longer", longest=max(tasks["lengths"])))
+    said += _verdicts_on_task(tasks["verdicts"][task], reference, length)
+    said.append(_reaches(tasks, task))
+    return sentences(*said)
+
+
+def _verdicts_on_task(verdicts: Mapping[str, Any], reference: str, length: int) -> list[dict[str, str]]:
+    # Results of before have no verdicts at single lengths.
+    judged = {name: one.get("lengths", {}).get(str(length)) for name, one in verdicts.items() if name != reference}
+    known = {name: one for name, one in judged.items() if one}
+    said: list[dict[str, str]] = []
+    if any(one["verdict"] in ("better", "worse", "tie") for one in known.values()):
+        sides = {key: [n for n, one in known.items() if one["verdict"] == key] for key in ("better", "worse", "tie")}
+        each = {
+            key: names([f"{name} (p {p_value(known[name]['p'])})" if key != "tie" else name for name in side])
+            for key, side in sides.items()
+        }
+        said.append(words("task_against", length=length, reference=reference, **each))
+    for key, verdict in (("task_cannot", "cannot"), ("task_rest", "no verdict")):
+        if which := [name for name, one in known.items() if one["verdict"] == verdict]:
+            said.append(words(key, names=names(which)))
+    return said
+
+
+def _reaches(tasks: Mapping[str, Any], task: str) -> dict[str, str]:
+    reach = {name: min(each["reach"], default=0) for name, each in tasks["verdicts"][task].items()}
+    best = max(reach.values(), default=0)
+    solved = f"{tasks['solved']:.0%}"
+    if not best:
+        return words("reach_none", solved=solved, shortest=min(tasks["lengths"]))
+    which = names([name for name in tasks["arms"] if reach.get(name) == best])
+    return words("reach_first", solved=solved, best=f"{best:g}", names=which)
