@@ -64,6 +64,8 @@ def compare(
     found = run_study(study, folder, on_workers("ray" if on == "ray" else "local", workers), mine, most, quiet or json)
     if json:
         write_json(found)
+        if said := _not_done(found):
+            note(said)
     else:
         show(found, folder, quiet)
 
@@ -118,14 +120,27 @@ def show(found: dict[str, Any], out: Path, quiet: bool) -> None:
     if found["text"] is not None:
         _show_text(found["text"], found["reference"], quiet)
     if found["tasks"] is not None:
-        _show_tasks(found["tasks"], quiet)
-    missing = found["trials"]["missing"]
-    if missing:
-        write(f"{counted(len(missing), 'trial')} not done yet; the same command continues")
+        _show_tasks(found["tasks"], found["reference"], quiet)
+    if said := _not_done(found):
+        write(said)
     if not quiet:
         cost = found["timing"]["cost"]
         write(f"cost: {counted(cost['trials'], 'trial')}, {duration(cost['seconds'])} one after the other")
         write(f"report: {out / 'report.html'}")
+
+
+def _not_done(found: dict[str, Any]) -> str:
+    from ropewalk.compare.derived import budget_used_up
+
+    missing = found["trials"]["missing"]
+    if not missing:
+        return ""
+    if budget_used_up(found):
+        left = counted(len(missing), "trial")
+        return (
+            f"the budget of {found['study']['budget']:g} hours is used up: {left} not begun; raise budget to run more"
+        )
+    return f"{counted(len(missing), 'trial')} not done yet; the same command continues"
 
 
 def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
@@ -138,7 +153,7 @@ def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
         rows.append((name, *(f"{cell} {_sign(one)}".rstrip() for cell, one in zip(cells, judged, strict=True))))
     if not quiet:
         write(
-            f"text: nats per token of the same last {text['tail']} tokens, by tokens of context; trained on "
+            f"text: nats per token of the same last {text['tail']} tokens, by tokens read, these included; trained on "
             f"{text['trained']}; + better and - worse than {reference}, = tie"
         )
     write_table(("encoding", *lengths), rows)
@@ -150,17 +165,25 @@ def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
         write("")
 
 
-def _show_tasks(tasks: dict[str, Any], quiet: bool) -> None:
+def _show_tasks(tasks: dict[str, Any], reference: str, quiet: bool) -> None:
+    lengths = [str(n) for n in tasks["lengths"]]
     for task in tasks["tasks"]:
-        rows = []
+        shares, solved = [], []
         for name, arm in tasks["arms"].items():
             exact = arm["exact"][task]
-            said = tasks["verdicts"][task].get(name, {}).get("verdict", "")
-            rows.append((name, *(_share(exact[str(n)]) for n in tasks["lengths"]), said))
+            judged = tasks["verdicts"][task].get(name, {}).get("lengths", {})
+            signs = [_sign(judged.get(n, {}).get("verdict", "")) for n in lengths]
+            shares.append(
+                (name, *(f"{_share(exact[n])} {sign}".rstrip() for n, sign in zip(lengths, signs, strict=True)))
+            )
+            solved.append((name, *(_solved(exact[n]) for n in lengths)))
         if not quiet:
             about = f"exact match of each seed in %, by symbols; trained to {tasks['longest']}"
-            write(f"{task}: {about}")
-        write_table(("encoding", *(str(n) for n in tasks["lengths"]), "against the reference"), rows)
+            write(f"{task}: {about}; + better and - worse than {reference}, = tie")
+        write_table(("encoding", *lengths), shares)
+        if not quiet:
+            write(f"{task}: seeds that solve it ({tasks['solved']:.0%} right), with the 95 % Wilson interval in %")
+        write_table(("encoding", *lengths), solved)
         if not quiet:
             write("")
 
@@ -180,3 +203,9 @@ def _sign(verdict: str) -> str:
 def _share(one: dict[str, Any]) -> str:
     points = one["points"]
     return points if isinstance(points, str) else " ".join(f"{100 * p:.0f}" for p in points) or "-"
+
+
+def _solved(one: dict[str, Any]) -> str:
+    if isinstance(one["points"], str) or not one["points"]:
+        return one["points"] or "-"
+    return f"{one['solved']}/{one['of']} [{100 * one['low']:.0f}, {100 * one['high']:.0f}]"
