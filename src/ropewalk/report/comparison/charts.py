@@ -5,15 +5,21 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ropewalk.plot.chart import Axis, Chart, Level, Line, Note, Panel
+from ropewalk.compare.derived import flattered
+from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
+from ropewalk.report.comparison.numbers import sentences, signed
+from ropewalk.report.comparison.scatter import Spot, marked
 from ropewalk.report.words import Words
 
 words = Words("compare")
 TONES = ("orange", "blue", "green", "violet", "gold", "grey")
 ROOM = 1.5
 """Nats above the best arm's worst loss that a picture shows: what explodes leaves it."""
+NEAR, SPREAD = 0.5, 3.0
+"""The figure of costs shows arms up to so many nats above the best, or so many times as far from it as the median."""
 
 
 def look(names: Sequence[str]) -> dict[str, tuple[str, int]]:
@@ -32,7 +38,7 @@ def positions(text: Mapping[str, Any], language: str, *, whole: bool = False) ->
             lines.append(_line(name, at, [part["loss"] for part in parts], looks))
     reached = [name for name, arm in text["arms"].items() if arm["reach"]]
     but = words("position_but", names=", ".join(reached)) if reached else ""
-    about = words("position_about", pieces=text["pieces"], but=but)[language]
+    about = words("position_about", pieces=text["pieces"], but=but)
     return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 
@@ -44,7 +50,9 @@ def protocol(text: Mapping[str, Any], which: str, language: str, *, whole: bool 
         each = {int(n): row for n, row in arm[key].items() if not isinstance(row, str) and row and None not in row}
         if each:
             lines.append(_line(name, list(each), list(each.values()), looks, dots=True))
-    about = words(f"{which}_about", tail=text["tail"])[language]
+    about = words(f"{which}_about", tail=text["tail"])
+    if which == "windows" and (names := _flattered(text)):
+        about = sentences(about, words("windows_flatter", names=names, trained=f"{text['trained']:,}"))
     return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language, whole)
 
 
@@ -66,7 +74,8 @@ def task(tasks: Mapping[str, Any], one: str, language: str) -> Chart:
     ticks = [(n, f"{n:g}") for n in lengths]
     panel = Panel(
         x=Axis(low=min(lengths) - room, high=max(lengths) + 2 * room, label=words("symbols")[language], ticks=ticks),
-        y=Axis(low=-0.04, high=1.04, label=words("right")[language], ticks=[(n / 4, f"{n / 4:.0%}") for n in range(5)]),
+        # Room above 100 % for the name of the trained length.
+        y=Axis(low=-0.04, high=1.16, label=words("right")[language], ticks=[(n / 4, f"{n / 4:.0%}") for n in range(5)]),
         marks=[Level(axis="x", at=tasks["longest"], label=words("trained")[language]), *marks],
     )
     title = words("tasks_title", task=words(one))[language]
@@ -81,21 +90,28 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
         # A mean of the seeds that are left would flatter.
         if arm["loss"] and None not in arm["loss"] and times[name]["step"]:
             points.append((1000 * times[name]["step"], statistics.fmean(arm["loss"]), name))
-    marks: list[Any] = []
     xs, ys = [x for x, _, _ in points] or [1.0], [y for _, y, _ in points] or [1.0]
-    for x, y, name in points:
-        tone, before = looks[name][0], x > (min(xs) + max(xs)) / 2
-        # Within the panel; spaces that do not break, since SVG drops others.
-        said, align = (f"{name}\u00a0\u00a0", "right") if before else (f"\u00a0\u00a0{name}", "left")
-        marks += [Line(x=[x], y=[y], tone=tone, dots=True, joined=False)]
-        marks += [Note(x=x, y=y, text=said, tone=tone, align=align)]
-    wide, high = (max(xs) - min(xs)) or max(xs), (max(ys) - min(ys)) or 1.0
+    # One arm that has learned nothing would press all others together.
+    reach = max(NEAR, SPREAD * (statistics.median(ys) - min(ys)))
+    above = [f"{name} ({y:.2f})" for _, y, name in points if y > min(ys) + reach]
+    wide = (max(xs) - min(xs)) or max(xs)
+    high = (max(y for y in ys if y <= min(ys) + reach) - min(ys)) or 1.0
     panel = Panel(
-        x=Axis(low=max(0.0, min(xs) - 0.1 * wide), high=max(xs) + 0.25 * wide, label=words("step")[language]),
-        y=Axis(low=min(ys) - 0.1 * high, high=max(ys) + 0.1 * high, label=words("loss")[language]),
-        marks=marks,
+        x=Axis(low=max(0.0, min(xs) - 0.1 * wide), high=max(xs) + 0.1 * wide, label=words("step")[language]),
+        y=Axis(low=min(ys) - 0.1 * high, high=min(ys) + 1.15 * high, label=words("loss")[language]),
+        marks=(),
     )
-    return Chart(title=words("cost_title")[language], about=words("cost_about")[language], panels=[panel])
+    spots = [Spot(x, y, f"{name} \u2191" if y > panel.y.high else name, looks[name][0]) for x, y, name in points]
+    about = sentences(words("cost_about"), *([words("cost_above", names=", ".join(above))] if above else []))
+    height = 3.2 if len(spots) <= len(TONES) else 4.6
+    drawn = replace(panel, marks=marked(panel, spots, height))
+    return Chart(title=words("cost_title")[language], about=about[language], panels=[drawn], height=height)
+
+
+def _flattered(text: Mapping[str, Any]) -> str:
+    return "; ".join(
+        f"{one.name} ({one.length:,}: {signed(one.windows)}, {signed(one.same)})" for one in flattered(text)
+    )
 
 
 def _line(
@@ -110,7 +126,13 @@ def _line(
 
 
 def _chart(
-    lines: Sequence[Line], text: Mapping[str, Any], title: str, about: str, across: str, language: str, whole: bool
+    lines: Sequence[Line],
+    text: Mapping[str, Any],
+    title: str,
+    about: Mapping[str, str],
+    across: str,
+    language: str,
+    whole: bool,
 ) -> Chart:
     ends = [x for line in lines for x in line.x] or [1.0, 2.0]
     lowest = min((y for line in lines for y in line.low or line.y), default=0.0)
@@ -123,29 +145,42 @@ def _chart(
         y=Axis(low=lowest - 0.05, high=top, label=words("nats")[language]),
         marks=[
             *([Level(axis="x", at=text["trained"], label=words("trained")[language])] if ends else []),
-            *(line if whole else _inside(line, top) for line in lines),
+            # Those above the picture last: names at one height stand in this order, upwards.
+            *(line if whole else _inside(line, top) for line in sorted(lines, key=lambda line: min(line.y) > top)),
         ],
     )
-    return Chart(title=title, about=about, panels=[panel])
+    above = [line.label for line in lines if min(line.y) > top]
+    said = sentences(about, words("above", names=", ".join(above))) if above else about
+    return Chart(title=title, about=said[language], panels=[panel])
 
 
 def _inside(line: Line, top: float) -> Line:
-    """The line up to where it leaves the picture."""
+    """The line from where it enters the picture to where it leaves it."""
     low, high = line.low or line.y, line.high or line.y
-    count = next((n for n, y in enumerate(line.y) if y > top), len(line.y))
-    if count == len(line.y) and max(high) <= top:
+    if max(high) <= top:
         return line
-    xs, ys = list(line.x[:count]), list(line.y[:count])
-    lows, highs = list(low[:count]), [min(y, top) for y in high[:count]]
-    if 0 < count < len(line.y):
-        # Where a straight line to the next point crosses the edge.
-        share = (top - ys[-1]) / (line.y[count] - ys[-1])
-        xs.append(xs[-1] * (line.x[count] / xs[-1]) ** share)
-        ys.append(top)
-        lows.append(min(top, lows[-1] + share * (low[count] - lows[-1])))
-        highs.append(top)
-    band: dict[str, Any] = {"low": lows, "high": highs} if line.low is not None else {"low": None, "high": None}
-    return Line(x=xs, y=ys, label=line.label, tone=line.tone, dashes=line.dashes, dots=False, **band)
+    first = next((n for n, y in enumerate(line.y) if y <= top), len(line.y))
+    last = next((n for n in range(first, len(line.y)) if line.y[n] > top), len(line.y))
+    if first == len(line.y):
+        # Nothing of it is drawn; its name stands at the edge that it is beyond.
+        return replace(line, x=[line.x[0]], y=[top], label=f"{line.label} \u2191", dots=False, low=None, high=None)
+    points = [(line.x[n], line.y[n], low[n], min(high[n], top)) for n in range(first, last)]
+    if first > 0:
+        points.insert(0, _crossing(line, low, first, first - 1, top))
+    if last < len(line.y):
+        points.append(_crossing(line, low, last - 1, last, top))
+    xs, ys, lows, highs = (list(each) for each in zip(*points, strict=True))
+    band: dict[str, Any] = {"low": lows, "high": highs} if line.low is not None else {}
+    return replace(line, x=xs, y=ys, dots=False, **band)
+
+
+def _crossing(
+    line: Line, low: Sequence[float], inside: int, outside: int, top: float
+) -> tuple[float, float, float, float]:
+    """Where a straight line between two points crosses the edge."""
+    share = (top - line.y[inside]) / (line.y[outside] - line.y[inside])
+    x = line.x[inside] * (line.x[outside] / line.x[inside]) ** share
+    return x, top, min(top, low[inside] + share * (low[outside] - low[inside])), top
 
 
 def _doublings(low: float, high: float) -> list[int]:
