@@ -22,13 +22,19 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
+from ropewalk.compare.derived import ratios
 from ropewalk.compare.difference import noise_floor
 from ropewalk.compare.driver import results_in
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _judged, _seed_means, _verdicts, compared
 from ropewalk.compare.study import load_study
 
-SOURCES = ("campaigns/anchors.py", "src/ropewalk/compare/difference.py", "src/ropewalk/compare/result.py")
+SOURCES = (
+    "campaigns/anchors.py",
+    "src/ropewalk/compare/derived.py",
+    "src/ropewalk/compare/difference.py",
+    "src/ropewalk/compare/result.py",
+)
 FAR = 6
 """Times the trained length."""
 
@@ -58,7 +64,10 @@ def main() -> int:
             },
             **anchors(found),
         },
-        "measured": {"perplexity over that at the trained length": ratios(found["text"])},
+        "measured": {
+            f"perplexity at {length} over that at the trained length": worse(found["text"], length)
+            for length in found["text"]["lengths"][1:]
+        },
         "versions": bars.versions(()),
         "sources": pieces.digest(SOURCES),
     }
@@ -79,22 +88,16 @@ def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
     return sum(one in ("better", "worse") for one in called) / len(called)
 
 
-def ratios(text: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    found = {}
-    for name, arm in text["arms"].items():
-        losses = {n: _mean(arm["same_tokens"].get(str(n))) for n in text["lengths"]}
-        base = losses[text["trained"]]
-        found[name] = {
-            str(n): None if loss is None or base is None else math.exp(min(700.0, loss - base))
-            for n, loss in losses.items()
-        }
-    return found
+def worse(text: Mapping[str, Any], length: int) -> dict[str, float | None]:
+    """Perplexity over that at the trained length, by arm: the mean over seeds; None where one has none."""
+    each = {name: ratios(text, name, length) for name in text["arms"]}
+    return {name: _mean(seeds) for name, seeds in each.items()}
 
 
 def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
     text, tasks = found["text"], found["tasks"]
     far = str(FAR * text["trained"])
-    worse = {name: by_length[far] or math.inf for name, by_length in ratios(text).items()}
+    over = {name: ratio or math.inf for name, ratio in worse(text, int(far)).items()}
     windows = text["arms"]["alibi"]["non_overlapping"]
     within = {name: _mean(arm["same_tokens"][str(text["trained"])]) for name, arm in text["arms"].items()}
     copied = {name: arm["exact"]["copy"][str(2 * tasks["longest"])]["points"] for name, arm in tasks["arms"].items()}
@@ -102,11 +105,11 @@ def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
     best = max(("nope", "t5"), key=lambda name: reached[name])
     return {
         f"alibi, perplexity at {far} over that at the trained length, at most": bars.bar(
-            worse["alibi"], 1.03, at_least=False
+            over["alibi"], 1.03, at_least=False
         ),
-        f"sinusoidal, the same, at least: {far}": bars.bar(worse["sinusoidal"], 5.0, at_least=True),
-        f"t5 over alibi at {far}, at least": bars.bar(worse["t5"] / worse["alibi"], 1.0, at_least=True),
-        f"t5 over sinusoidal at {far}, at most": bars.bar(worse["t5"] / worse["sinusoidal"], 1.0, at_least=False),
+        f"sinusoidal, the same, at least: {far}": bars.bar(over["sinusoidal"], 5.0, at_least=True),
+        f"t5 over alibi at {far}, at least": bars.bar(over["t5"] / over["alibi"], 1.0, at_least=True),
+        f"t5 over sinusoidal at {far}, at most": bars.bar(over["t5"] / over["sinusoidal"], 1.0, at_least=False),
         f"alibi in windows end to end, nats at {far} less those at the trained length, below": bars.bar(
             _less(windows[far], windows[str(text["trained"])]), 0.0, at_least=False
         ),
