@@ -28,6 +28,7 @@ from ropewalk.compare.driver import results_in
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _judged, _seed_means, _verdicts, compared
 from ropewalk.compare.study import load_study
+from ropewalk.report.comparison.numbers import mean
 
 SOURCES = (
     "campaigns/anchors.py",
@@ -91,7 +92,7 @@ def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
 def worse(text: Mapping[str, Any], length: int) -> dict[str, float | None]:
     """Perplexity over that at the trained length, by arm: the mean over seeds; None where one has none."""
     each = {name: ratios(text, name, length) for name in text["arms"]}
-    return {name: _mean(seeds) for name, seeds in each.items()}
+    return {name: mean(seeds) for name, seeds in each.items()}
 
 
 def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
     far = str(FAR * text["trained"])
     over = {name: ratio or math.inf for name, ratio in worse(text, int(far)).items()}
     windows = text["arms"]["alibi"]["non_overlapping"]
-    within = {name: _mean(arm["same_tokens"][str(text["trained"])]) for name, arm in text["arms"].items()}
+    within = {name: mean(arm["same_tokens"][str(text["trained"])]) for name, arm in text["arms"].items()}
     copied = {name: arm["exact"]["copy"][str(2 * tasks["longest"])]["points"] for name, arm in tasks["arms"].items()}
     reached = {name: statistics.median(points) for name, points in copied.items() if not isinstance(points, str)}
     best = max(("nope", "t5"), key=lambda name: reached[name])
@@ -123,15 +124,8 @@ def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _less(one: Any, other: Any) -> float:
-    a, b = _mean(one), _mean(other)
+    a, b = mean(one), mean(other)
     return math.nan if a is None or b is None else a - b
-
-
-def _mean(seeds: Any) -> float | None:
-    """None: the arm cannot, or a seed has no finite number."""
-    if not isinstance(seeds, list) or not seeds or None in seeds:
-        return None
-    return statistics.fmean(seeds)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def run(
         def in_budget(missing: Sequence[Trial] = missing, given: list[Trial] = given) -> Iterator[Trial]:
             # Asked whenever a worker is free, so that none waits for the others.
             for trial in missing:
-                if given and over(results_in(out)):
+                if given and study.budget is not None and over(results_in(out)):
                     return
                 given.append(trial)
                 yield trial

@@ -113,9 +113,11 @@ def _measured(trial: Trial, kept: Path) -> dict[str, Any]:
             assert isinstance(data, TextData)
             measured = measure_text.measure(model, data, trial.measure)
     ended = {"measure": time.perf_counter() - began, "ended": time.time()}
-    about = {"hash": trial.hash, "part": trial.part, "arm": trial.arm, "seed": trial.seed}
     return {
-        **about,
+        "hash": trial.hash,
+        "part": trial.part,
+        "arm": trial.arm,
+        "seed": trial.seed,
         "factor": trial.factor,
         "share": trial.share,
         **trained,
