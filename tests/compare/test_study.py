@@ -234,7 +234,7 @@ def test_a_budget_ends_a_study_between_trials(tmp_path: Path) -> None:
     said: list[str] = []
     _, results = run(study(budget=1e-9), tmp_path, HERE, watcher=Watcher(say=said.append))
     assert len(results) == 1
-    assert "the budget of 1e-09 hours is used up; 1 trials were not begun" in said[-1]
+    assert "the budget of 1e-09 hours is used up; 1 trials not started" in said[-1]
 
 
 def test_no_worker_waits_for_another_within_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

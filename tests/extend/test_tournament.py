@@ -226,7 +226,7 @@ def test_at_its_own_length_a_change_must_be_better_than_none(rope: Rope, after: 
     if kind == "leave":
         assert found.winner is None
         assert found.sentence.startswith(
-            "Leave it as it is: at 256 tokens no change is seen to be better; it gains +0."
+            "Leave it as it is: at 256 tokens no change is shown to be better; it gains +0."
         )
     else:
         assert found.winner is not None

@@ -312,7 +312,7 @@ def test_the_page_says_what_training_bought() -> None:
     for loss, by, english, chinese in (
         (0.1, 0.0, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
         (-0.1, 0.0, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
-        (0.1, 0.4, "and cropping is still better", "\u4f46\u622a\u65ad\u4ecd\u7136\u66f4\u597d"),
+        (0.1, 0.4, "but cropping is still better", "\u4f46\u622a\u65ad\u4ecd\u7136\u66f4\u597d"),
     ):
         tuned, untuned = (behind(one, by) for one in judged(loss))
         kind, over = decide(tuned, untuned)

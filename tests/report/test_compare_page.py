@@ -121,13 +121,13 @@ def test_a_page_of_hostile_names_stands_alone_and_says_what_was_found(plan: Plan
     assert HOSTILE not in text
     english, chinese = shown(text), shown(text, "zh-CN")
     assert (
-        "Read within 128 tokens, 4 times the trained length, the same last tokens have a perplexity at most" in english
+        "With 128 tokens of text, 4 times the trained length, perplexity on the same last tokens is at most" in english
     )
     assert "3 % above that at the trained length (loss in brackets): alibi (2.05)." in english
-    assert f"It rises further for: rope (4.00), same (4.00), {HOSTILE} (30.00)." in english
-    assert "learned cannot be asked" in english
+    assert f"It rises by more for: rope (4.00), same (4.00), {HOSTILE} (30.00)." in english
+    assert "so it cannot be measured: learned" in english
     assert "better learned; worse alibi" in english
-    assert "Every seed solves (90% right) all lengths up to 8 symbols: alibi." in english
+    assert "Every seed solves (at least 90% correct) all lengths up to 8 symbols: alibi." in english
     assert "\u6253\u5e73" in chinese
 
 
@@ -135,7 +135,7 @@ def test_a_page_of_an_unfinished_study_says_so(plan: Plan, tmp_path: Path) -> No
     first = plan.trials.trial("text", "rope", 0)
     answer = json.loads(json.dumps(compared(plan, {first.hash: result(first)}, tmp_path)))
     stands_alone(page("study", answer))
-    assert "39 trials are not done" in shown(page("study", answer))
+    assert "39 trials are not finished" in shown(page("study", answer))
 
 
 def test_every_figure_has_its_numbers_in_a_file(plan: Plan, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_seeds_too_few_for_any_verdict_on_a_task_are_no_tie(tmp_path: Path) -> N
     # The reference is not trained yet: what others solve is known.
     found = compared(plan, with_reaches(plan, {"alibi": [8] * 5}), tmp_path)
     assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach"] == [8] * 5
-    assert "Every seed solves (90% right) all lengths up to 8 symbols: alibi." in shown(page("study", found))
+    assert "Every seed solves (at least 90% correct) all lengths up to 8 symbols: alibi." in shown(page("study", found))
 
 
 def lost(plan: Plan, arm: str, *seeds: int) -> dict[str, dict[str, Any]]:
@@ -274,7 +274,7 @@ def test_a_reference_that_lost_a_seed_judges_nobody(tmp_path: Path) -> None:
     found = compared(plan, made, tmp_path)
     assert {one["verdict"] for one in found["text"]["verdicts"][32].values()} == {"no verdict"}
     english, chinese = shown(page("study", found)), shown(page("study", found), "zh-CN")
-    assert "No verdicts on text: of the reference's 6 seeds 1 diverged" in english
+    assert "No verdicts on text: 1 of the reference's 6 seeds diverged" in english
     assert "6 \u4e2a\u79cd\u5b50\u4e2d\u6709 1 \u4e2a\u53d1\u6563" in chinese
 
 
@@ -282,17 +282,19 @@ def test_an_arm_that_lost_all_its_seeds_is_named(plan: Plan, tmp_path: Path) -> 
     found = compared(plan, lost(plan, "alibi", *range(5)), tmp_path)
     assert found["text"]["verdicts"][32]["alibi"]["verdict"] == "some diverged"
     english = shown(page("study", found))
-    assert "Seeds diverged or gave no finite loss: alibi." in english
+    assert "Some seeds diverged or have no finite loss: alibi." in english
     assert "some seeds diverged" in english
 
 
 def test_why_there_is_no_noise_floor_is_said_as_it_is(tmp_path: Path) -> None:
     plan = planned(tmp_path, reference_seeds=None)
     found = compared(plan, {trial.hash: result(trial) for trial in everything(plan)}, tmp_path)
-    assert "seeds of the reference: 5, and the study asks for no noise floor" in shown(page("study", found))
+    assert "the study asks for no noise floor (reference_seeds: null); the reference has 5 seeds" in shown(
+        page("study", found)
+    )
     plan = planned(tmp_path, reference_seeds=7)
     found = compared(plan, {trial.hash: result(trial) for trial in everything(plan)}, tmp_path)
-    assert "the noise floor needs 7 seeds of the reference, and 5 are done" in shown(page("study", found))
+    assert "the noise floor needs 7 seeds of the reference, and 5 are finished" in shown(page("study", found))
 
 
 def test_too_few_pieces_of_text_are_a_reason(plan: Plan, tmp_path: Path) -> None:
@@ -368,7 +370,7 @@ def test_the_numbers_behind_a_figure_are_what_was_measured(plan: Plan, tmp_path:
     made = with_reaches(plan, {"rope": [2, 4, 8, 4, 4], "alibi": [8] * 5, "same": [4] * 5})
     text = page("study", compared(plan, {trial.hash: result(trial) for trial in everything(plan)} | made, tmp_path))
     same, copying = (rows_behind(text, name) for name in ("same", "copy"))
-    assert [row[0] for row in same] == ["tokens read, the scored ones included", "32", "128"]
+    assert [row[0] for row in same] == ["length in tokens, including the scored ones", "32", "128"]
     assert [float(value) for value in same[2][1:3]] == [pytest.approx(4.0, abs=0.01), pytest.approx(2.05, abs=0.01)]
     assert copying[1:] == [
         ["2", "1, 1, 1, 1, 1", "1, 1, 1, 1, 1", "1, 1, 1, 1, 1"],
@@ -397,7 +399,7 @@ def test_an_unfinished_study_keeps_the_numbers_of_its_seeds(tmp_path: Path) -> N
     first = plan.trials.trial("text", "rope", 0)
     found = compared(plan, {first.hash: result(first)}, tmp_path)
     rated = {**found, "study": {**found["study"], "rates": {}}}
-    assert "The two rankings" not in shown(page("study", rated))
+    assert "The rankings at own" not in shown(page("study", rated))
     assert "cannot be compared: fewer than two arms" in shown(page("study", rated))
 
 
@@ -411,11 +413,14 @@ def test_a_page_says_what_was_not_the_same(tmp_path: Path) -> None:
     first, second = register(plan.study, tmp_path), register(changed.study, tmp_path)
     found = compared(changed, {trial.hash: result(trial) for trial in everything(changed)}, tmp_path)
     english, chinese = shown(page("study", found)), shown(page("study", found), "zh-CN")
-    assert "4 arms against rope; 40 trials" in english
-    assert "Not so for same: the study lets their data differ" in english
-    assert "Past the line no position was trained, but for alibi, whose positions skip." in english
-    assert f"This study is {second}, first run" in english
-    assert f"run in this folder: 1, the first of all being {first}" in english
+    assert "4 arms, each compared with rope; 40 trials" in english
+    assert "Except same: the study allows their data" in english
+    assert (
+        "Positions beyond the vertical line were not trained, except for alibi, trained with skipped positions."
+        in english
+    )
+    assert f"Study {second}, first run" in english
+    assert f"run in this folder: 1; the earliest is {first}" in english
     assert f"\u54c8\u5e0c\u4e3a {second}" in chinese
 
 
@@ -424,7 +429,7 @@ def test_a_task_may_be_solved_at_another_length_than_the_shortest(plan: Plan, tm
     for one in made.values():
         one["measured"]["exact"]["copy"][4] = 1.0
     english = shown(page("study", compared(plan, made, tmp_path)))
-    assert "No arm has every seed solve (90% right) the shortest length, 2 symbols." in english
+    assert "In no arm does every seed solve (at least 90% correct) the shortest length, 2 symbols." in english
 
 
 def test_arms_on_other_text_have_no_verdict(tmp_path: Path) -> None:
@@ -443,5 +448,8 @@ def test_arms_on_other_text_have_no_verdict(tmp_path: Path) -> None:
     assert said == {"alibi": "other text", "same": "other text", "learned": "better", HOSTILE: "worse"}
     assert found["text"]["rankings"]["own"] == ["learned", "rope", HOSTILE]
     english = shown(page("study", found))
-    assert "No verdict on alibi, same: measured on other text than rope, so that losses cannot be compared." in english
-    assert "No verdict on alibi, same: seeds" not in english
+    assert (
+        "No verdict on alibi, same: measured on different text from rope, so their losses are not comparable."
+        in english
+    )
+    assert "No verdict on alibi, same: some seeds" not in english

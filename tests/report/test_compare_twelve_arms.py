@@ -67,11 +67,11 @@ def test_a_task_is_judged_at_each_length_by_all_seeds(study: dict[str, Any]) -> 
     assert study["tasks"]["verdicts"]["copy"]["learned"]["lengths"]["40"] == {"p": None, "verdict": "cannot"}
     english = shown(page("study", study))
     assert (
-        "Copying, 40 symbols (trained to 20), right answers of each seed: best t5 (100, 100, 99, 98, 58 %)" in english
+        "Copying at 40 symbols (trained up to 20), accuracy of each seed: best t5 (100, 100, 99, 98, 58 %)" in english
     )
-    assert "The reference rope has 0, 0, 0, 0, 0 %." in english
-    assert "Parity, 5 symbols (trained to 20), right answers of each seed: best none (100, 100, 100," in english
-    assert "At 40 symbols no seed of any arm answers one question right." in english
+    assert "The reference rope: 0, 0, 0, 0, 0 %." in english
+    assert "Parity at 5 symbols (trained up to 20), accuracy of each seed: best none (100, 100, 100," in english
+    assert "At 40 symbols no seed of any arm gives a single correct answer." in english
 
 
 def test_holm_is_over_the_arms_at_one_length() -> None:
@@ -98,7 +98,7 @@ def test_the_best_arm_is_not_that_of_the_highest_mean(study: dict[str, Any]) -> 
     for each in exact.values():
         each |= {n: points([0.0] * 5) for n in each}
     assert best_on_task(study["tasks"], "copy") is None
-    assert "Copying: no seed of any arm answers one question right, at any length." in shown(page("study", study))
+    assert "Copying: no seed of any arm gives a single correct answer, at any length." in shown(page("study", study))
 
 
 def test_the_share_of_seeds_that_solve_a_length_is_shown(
@@ -132,8 +132,8 @@ def test_tasks_have_their_rates_and_costs_beside_those_of_text(study: dict[str, 
 
 def test_arms_at_the_edge_of_the_search_are_named(study: dict[str, Any]) -> None:
     english = shown(page("study", study))
-    assert "smallest or greatest of the search for t5, scalar-integer: a wider search may be better" in english
-    assert "Tasks: the search for learning rates" in english
+    assert "lies at either end of the search range for t5, scalar-integer: a wider range may suit" in english
+    assert "Tasks: learning-rate search" in english
     assert column(study, "search", "nats", part="text", arm="t5") == [3.3, 3.2, None]
     assert column(study, "search", "edge", part="text", arm="t5") == [False, False, True]
     for arm in study["text"]["arms"].values():
@@ -141,15 +141,15 @@ def test_arms_at_the_edge_of_the_search_are_named(study: dict[str, Any]) -> None
     for arm in study["tasks"]["arms"].values():
         del arm["search"], arm["edge"]  # as in results that were kept before
     english = shown(page("study", study))
-    assert "No arm's chosen learning rate is the smallest or greatest" in english
-    assert "Tasks: the search for learning rates" not in english
+    assert "No arm's chosen learning rate lies at either end" in english
+    assert "Tasks: learning-rate search" not in english
 
 
 def test_two_rankings_that_differ_are_said_to_differ_and_no_more(study: dict[str, Any]) -> None:
     english = shown(page("study", study))
     tau = study["text"]["rankings"]["kendall_tau"]
     assert tau < 1
-    assert f"The two rankings, at own and at shared rates, differ (Kendall's tau {tau:.2f}, seeds: 1)." in english
+    assert f"The rankings at own and at shared learning rates differ (Kendall's tau {tau:.2f}, seeds: 1)." in english
     assert "depends on the learning rate" not in english
 
 
@@ -178,7 +178,7 @@ def test_a_line_above_the_picture_has_its_name_at_the_top(study: dict[str, Any])
     (panel,) = protocol(study["text"], "same", "en").panels
     (line,) = [mark for mark in panel.marks if isinstance(mark, Line) and mark.label.startswith("scalar-integer")]
     assert (list(line.y), line.label) == ([panel.y.high], "scalar-integer \u2191")
-    assert "Above the picture throughout, and named with an arrow at its edge: scalar-integer." in shown(
+    assert "Entirely above the figure, marked by an arrow at its top edge: scalar-integer." in shown(
         page("study", study)
     )
 
@@ -212,7 +212,7 @@ def test_names_of_twelve_arms_do_not_cover_each_other(study: dict[str, Any]) -> 
 def test_an_arm_far_above_the_others_does_not_set_the_range(study: dict[str, Any]) -> None:
     chart = cost(study, "en")
     assert chart.panels[0].y.high < 3.2
-    assert chart.about.endswith("named with an arrow at its edge (loss in brackets): scalar-integer (6.12).")
+    assert chart.about.endswith("marked by an arrow at its top edge (loss in brackets): scalar-integer (6.12).")
 
 
 def test_a_budget_that_is_used_up_is_said(
@@ -221,16 +221,16 @@ def test_a_budget_that_is_used_up_is_said(
     study["study"]["budget"], study["trials"]["missing"] = 1.0, ["one", "two"]
     assert study["timing"]["cost"]["seconds"] > 3600
     english = shown(page("study", study))
-    assert "The budget of 1 hours is used up, and the same command runs no more trials" in english
-    assert "The same command again runs only what is missing." not in english
+    assert "The budget of 1 hours is used up, and the same command runs no further trials" in english
+    assert "Run the same command again to run only the missing trials." not in english
     show(study, tmp_path, quiet=True)
     said = capsys.readouterr().out
-    assert "the budget of 1 hours is used up: 2 trials not begun; raise budget to run more" in said
+    assert "the budget of 1 hours is used up: 2 trials not started; raise budget to run them" in said
     assert "the same command continues" not in said
     study["study"]["budget"] = 8.0
     assert "is used up" not in shown(page("study", study))
     show(study, tmp_path, quiet=True)
-    assert "2 trials not done yet; the same command continues" in capsys.readouterr().out
+    assert "2 trials not finished; run the same command to continue" in capsys.readouterr().out
 
 
 def test_a_result_that_was_kept_before_is_still_shown(study: dict[str, Any], tmp_path: Path) -> None:

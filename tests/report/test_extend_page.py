@@ -88,7 +88,7 @@ def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], j
     text = page("m", found)
     assert chinese in text
     if found["written"] is None:
-        why = "there is no verdict yet" if judge == 5 else "the verdict asks for no change"
+        why = "there is no verdict yet" if judge == 5 else "the verdict is to change nothing"
         assert f"Nothing was written: {why}" in text
         assert "<strong>crop</strong>" not in text
 
@@ -133,13 +133,13 @@ def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> Non
     """Nothing is written for it, whatever the verdict."""
     own = found | {"written": None}
     words = " ".join(Page(page("m", own), "en").words)
-    assert "the verdict asks for no change" not in words
+    assert "the verdict is to change nothing" not in words
     assert '"factor": 4.0' in words
     one = found["judged"]["good"]
     tuned = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
     text = page("m", own | {"tuned": tuned | {"over": one["tail"]["gain"][TO]}})
-    assert "The tuned one is in the run" in text
-    assert "the verdict asks for no change" not in text
+    assert "The tuned model is in the run" in text
+    assert "the verdict is to change nothing" not in text
 
 
 def test_a_run_that_only_measured_says_so(found: dict[str, Any]) -> None:
@@ -164,7 +164,7 @@ def test_a_proof_that_failed_is_told(found: dict[str, Any]) -> None:
         written = found["written"] | {"proofs": [one | {"failed": failed, "not_run": None}]}
         text = page("m", found | {"written": written})
         assert "0.0001; 0.005" in text
-        assert ("ropewalk: more than allowed" in text) == failed
+        assert ("ropewalk: exceeds what is allowed" in text) == failed
         assert ("\u8d85\u51fa\u5141\u8bb8\u8303\u56f4" in text) == failed
 
 

@@ -17,38 +17,43 @@ if TYPE_CHECKING:
     from ropewalk.trials.jobs import Workers
 
 EPILOG = examples(
-    "ropewalk compare study.yaml --dry-run             # the trials, and what they would cost",
+    "ropewalk compare study.yaml --dry-run             # list the trials and their cost",
     "ropewalk compare study.yaml --workers 1 --out studies/mine",
 )
 
 
 @guarded
 def compare(
-    file: Annotated[Path, typer.Argument(metavar="STUDY", help="A YAML file: a recipe, its arms, what is measured.")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", help="Read the study from this YAML file: a recipe, its arms, the measurements."
+        ),
+    ],
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the study.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep trials and results here; unless given, beside the study.")
+        Path | None, typer.Option(metavar="DIR", help="Keep trials and results here; by default, next to the study.")
     ] = None,
     on: Annotated[
-        str, typer.Option(metavar="local|ray", help="Run trials by processes of this machine, or on a Ray cluster.")
+        str, typer.Option(metavar="local|ray", help="Run trials in local processes or on a Ray cluster.")
     ] = "local",
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Run so many trials at once; as many as there are cores unless given.")
+        int | None, typer.Option(min=1, help="Run this many trials at once; by default, one per core.")
     ] = None,
     shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Run only every N-th trial; for job arrays of any scheduler.")
+        str, typer.Option(metavar="I/N", help="Run only shard I of N; for job arrays of any scheduler.")
     ] = "0/1",
-    most: Annotated[int | None, typer.Option("--trials", min=1, help="Stop after so many trials.")] = None,
+    most: Annotated[int | None, typer.Option("--trials", min=1, help="Stop after this many trials.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the trials and their cost, and exit.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train several models that differ in one thing, and say which is better, for what, with what certainty.
+    """Train several models that differ in one thing, and report which is better, at what, and how certain that is.
 
-    Every trial is kept under the hash of what it depends on and never done twice: the same command continues a study
-    that was stopped, and one more arm or seed runs only what is new. Arms that are not comparable are refused.
+    Each trial is identified by a hash of everything it depends on and is never run twice: the same command resumes a
+    stopped study, and adding an arm or a seed runs only what is new. Arms that are not comparable are refused.
     """
     from ropewalk.compare.driver import Shard
     from ropewalk.compare.study import load_study
@@ -125,7 +130,7 @@ def show(found: dict[str, Any], out: Path, quiet: bool) -> None:
         write(said)
     if not quiet:
         cost = found["timing"]["cost"]
-        write(f"cost: {counted(cost['trials'], 'trial')}, {duration(cost['seconds'])} one after the other")
+        write(f"cost: {counted(cost['trials'], 'trial')}, {duration(cost['seconds'])} if run one at a time")
         write(f"report: {out / 'report.html'}")
 
 
@@ -138,9 +143,9 @@ def _not_done(found: dict[str, Any]) -> str:
     if budget_used_up(found):
         left = counted(len(missing), "trial")
         return (
-            f"the budget of {found['study']['budget']:g} hours is used up: {left} not begun; raise budget to run more"
+            f"the budget of {found['study']['budget']:g} hours is used up: {left} not started; raise budget to run them"
         )
-    return f"{counted(len(missing), 'trial')} not done yet; the same command continues"
+    return f"{counted(len(missing), 'trial')} not finished; run the same command to continue"
 
 
 def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
@@ -153,14 +158,14 @@ def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
         rows.append((name, *(f"{cell} {_sign(one)}".rstrip() for cell, one in zip(cells, judged, strict=True))))
     if not quiet:
         write(
-            f"text: nats per token of the same last {text['tail']} tokens, by tokens read, these included; trained on "
+            f"text: nats per token of the same last {text['tail']} tokens, by length, these included; trained on "
             f"{text['trained']}; + better and - worse than {reference}, = tie"
         )
     write_table(("encoding", *lengths), rows)
     pays = text["context_pays"]
     if not pays["pays"]:
         gain = "not known" if pays["gain"] is None else f"{pays['gain']:.3f} nats"
-        write(f"no verdicts on text: context gains the reference {gain} within its length, {pays['least']} are needed")
+        write(f"no verdicts on text: context lowers the loss of {reference} by {gain}, {pays['least']} are required")
     if not quiet:
         write("")
 
@@ -178,11 +183,11 @@ def _show_tasks(tasks: dict[str, Any], reference: str, quiet: bool) -> None:
             )
             solved.append((name, *(_solved(exact[n]) for n in lengths)))
         if not quiet:
-            about = f"exact match of each seed in %, by symbols; trained to {tasks['longest']}"
+            about = f"exact match of each seed in %, by symbols; trained up to {tasks['longest']}"
             write(f"{task}: {about}; + better and - worse than {reference}, = tie")
         write_table(("encoding", *lengths), shares)
         if not quiet:
-            write(f"{task}: seeds that solve it ({tasks['solved']:.0%} right), with the 95 % Wilson interval in %")
+            write(f"{task}: seeds that solve it (at least {tasks['solved']:.0%} correct), 95 % Wilson interval in %")
         write_table(("encoding", *lengths), solved)
         if not quiet:
             write("")

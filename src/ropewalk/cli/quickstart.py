@@ -1,4 +1,4 @@
-"""`ropewalk quickstart`: three encodings compared, from nothing, in a minute."""
+"""`ropewalk quickstart`: compare three encodings from scratch in a minute."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ def quickstart(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="Write everything into this folder.")] = Path("quickstart"),
     no_open: Annotated[bool, typer.Option("--no-open", help="Write the report without opening it.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Run so many trials at once; as many as there are cores unless given.")
+        int | None, typer.Option(min=1, help="Run this many trials at once; by default, one per core.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train six small models and compare three encodings, on a bundled text and on copying.
 
-    RoPE, ALiBi and sinusoids, each trained on short sequences and measured on longer ones. Nothing is downloaded; it
-    takes about a minute on two cores. One seed is no proof: `ropewalk compare` says what is.
+    RoPE, ALiBi and sinusoidal positions, each trained on short sequences and measured on longer ones. Nothing is
+    downloaded; it takes one to two minutes on two cores. With one seed each there are no verdicts: those need
+    `ropewalk compare`.
     """
     from ropewalk.compare.driver import Shard
     from ropewalk.compare.quickstart_study import quickstart_study
@@ -38,8 +39,6 @@ def quickstart(
         write_json(found)
     else:
         show(found, out, quiet)
-        write(
-            "one seed each: what looks different here may be noise. A study with seeds and verdicts: ropewalk compare"
-        )
+        write("one seed each, so differences may be noise; for a study with seeds and verdicts, use ropewalk compare")
     if not no_open and not webbrowser.open((out / "report.html").resolve().as_uri()):
         note(f"no browser was found; open {out / 'report.html'} in one")

@@ -36,7 +36,7 @@ class Cost(NamedTuple):
 
 
 def expected(trials: Sequence[Trial], results: Mapping[str, Mapping[str, Any]]) -> tuple[float, bool]:
-    """Seconds of these trials one after the other, and whether that is from trials that were measured."""
+    """Seconds of these trials if run one at a time, and whether that is from trials that were measured."""
     rates: dict[str, list[float]] = {}
     measuring: dict[str, list[float]] = {}
     for one in results.values():
@@ -77,5 +77,5 @@ def said_before(
     search = " (more follow when learning rates are chosen)" if any(trial.share != 1 for trial in missing) else ""
     return (
         f"{counted(len(needed), 'trial')} · {done} done before · {len(missing)} to run{search} · {workers} at a time · "
-        f"about {duration(each)}, {duration(seconds)} one after the other, {basis}"
+        f"about {duration(each)}, {duration(seconds)} if run one at a time, {basis}"
     )

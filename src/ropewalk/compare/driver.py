@@ -108,7 +108,7 @@ def run(
         if not missing:
             return plan, results
         if over(results):
-            watcher.say(f"the budget of {study.budget:g} hours is used up; {len(missing)} trials were not begun")
+            watcher.say(f"the budget of {study.budget:g} hours is used up; {len(missing)} trials not started")
             return plan, results
         if not begun:
             watcher.say(said_before(plan.needed(results), missing, results, workers.count))

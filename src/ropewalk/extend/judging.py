@@ -277,7 +277,7 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
             )
         case "leave" if verdict.own:
             return (
-                f"Leave it as it is: at {length} no change is seen to be better; it gains {gain} nats per token over "
+                f"Leave it as it is: at {length} no change is shown to be better; it gains {gain} nats per token over "
                 f"{crop} ({count}); {besides(one)}."
             )
         case "leave":

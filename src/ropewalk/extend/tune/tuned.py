@@ -53,10 +53,10 @@ class Tuned:
         length, crop = f"{one.tail.lengths[-1]:,} tokens", f"cropping to {one.tail.best_crop:,}"
         words = {
             "take": "Take the tuned weights",
-            "crop": "Training helps, and cropping is as good",
-            "crop better": "Training helps, and cropping is still better",
-            "leave": "Training helps, and is not seen to be better than to leave the model as it is",
-            "same": "Training made no difference that shows",
+            "crop": "Training helps, but cropping is as good",
+            "crop better": "Training helps, but cropping is still better",
+            "leave": "Training helps, but is not shown to be better than leaving the model as it is",
+            "same": "Training made no measurable difference",
             "worse": "Training made it worse",
             "too few": f"{self.over.documents} documents are too few for a verdict on training",
         }[self.kind]
