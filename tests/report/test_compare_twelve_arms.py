@@ -18,7 +18,7 @@ from ropewalk.compare.tables import tables
 from ropewalk.plot.chart import Arrow, Line, Note
 from ropewalk.plot.layout import LABEL_GAP, boxes, inches
 from ropewalk.report.chart_svg import NARROW, NORMAL
-from ropewalk.report.comparison.charts import cost, protocol
+from ropewalk.report.comparison.charts import cost, protocol, task
 from ropewalk.report.comparison.page import page
 from tests.report.reading import shown, stands_alone
 from tests.report.twelve_arms import COPY, TEXT, found, planned
@@ -175,7 +175,7 @@ def test_each_arm_is_compared_with_itself_at_the_trained_length(study: dict[str,
 
 
 def test_a_line_above_the_picture_has_its_name_at_the_top(study: dict[str, Any]) -> None:
-    (panel,) = protocol(study["text"], "same", "en").panels
+    (panel,) = protocol(study, "same", "en").panels
     (line,) = [mark for mark in panel.marks if isinstance(mark, Line) and mark.label.startswith("scalar-integer")]
     assert (list(line.y), line.label) == ([panel.y.high], "scalar-integer \u2191")
     assert "Entirely above the figure, marked by an arrow at its top edge: scalar-integer." in shown(
@@ -185,10 +185,25 @@ def test_a_line_above_the_picture_has_its_name_at_the_top(study: dict[str, Any])
 
 def test_a_line_is_drawn_from_where_it_enters_the_picture(study: dict[str, Any]) -> None:
     study["text"]["arms"]["sinusoidal"]["same_tokens"] = {"32": [9.0] * 3, "64": [3.0] * 3, "512": [9.0] * 3}
-    (panel,) = protocol(study["text"], "same", "en").panels
+    (panel,) = protocol(study, "same", "en").panels
     (line,) = [mark for mark in panel.marks if isinstance(mark, Line) and mark.label == "sinusoidal"]
     assert list(line.y) == [panel.y.high, 3.0, panel.y.high]
     assert 32 < line.x[0] < line.x[1] == 64 < line.x[2] < 512
+
+
+def test_an_arm_looks_the_same_in_every_figure(study: dict[str, Any]) -> None:
+    """Five arms have tasks; the fifth of them is the tenth of those on text."""
+    charts = [protocol(study, "same", "en"), task(study, "copy", "en")]
+    looks = [
+        {
+            mark.label: (mark.tone, mark.dashes)
+            for mark in chart.panels[0].marks
+            if isinstance(mark, Line) and mark.label
+        }
+        for chart in charts
+    ]
+    assert set(looks[1]) == set(COPY)
+    assert all(looks[0][name] == looks[1][name] for name in COPY)
 
 
 def test_names_of_twelve_arms_do_not_cover_each_other(study: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The figures of a comparison: a line for each arm, the reference in the same colour everywhere."""
+"""The figures of a comparison: a line for each arm, in the same colour and dashes in all of them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ NEAR, SPREAD = 0.5, 3.0
 """The figure of costs shows arms up to so many nats above the best, or so many times as far from it as the median."""
 
 
-def look(names: Sequence[str]) -> dict[str, tuple[str, int]]:
-    """Tone and dashes of each arm, never both of another's."""
+def look(found: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    """Tone and dashes of each arm of the study, never both of another's."""
     count = len(TONES)
-    return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(names)}
+    return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(found["study"]["arms"])}
 
 
-def positions(text: Mapping[str, Any], language: str, *, whole: bool = False) -> Chart:
+def positions(found: Mapping[str, Any], language: str, *, whole: bool = False) -> Chart:
     """whole: lines are not cut where they leave the picture."""
-    lines, looks = [], look(list(text["arms"]))
+    text, lines, looks = found["text"], [], look(found)
     for name, arm in text["arms"].items():
         parts = [part for part in arm["by_position"] if None not in part["loss"]]
         if parts:
@@ -42,10 +42,10 @@ def positions(text: Mapping[str, Any], language: str, *, whole: bool = False) ->
     return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 
-def protocol(text: Mapping[str, Any], which: str, language: str, *, whole: bool = False) -> Chart:
+def protocol(found: Mapping[str, Any], which: str, language: str, *, whole: bool = False) -> Chart:
     """which: same, the same tokens with more context; windows, non-overlapping. whole: as of `positions`."""
     key, across = ("same_tokens", "context") if which == "same" else ("non_overlapping", "window")
-    lines, looks = [], look(list(text["arms"]))
+    text, lines, looks = found["text"], [], look(found)
     for name, arm in text["arms"].items():
         each = {int(n): row for n, row in arm[key].items() if not isinstance(row, str) and row and None not in row}
         if each:
@@ -56,8 +56,8 @@ def protocol(text: Mapping[str, Any], which: str, language: str, *, whole: bool 
     return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language, whole)
 
 
-def task(tasks: Mapping[str, Any], one: str, language: str) -> Chart:
-    looks, marks = look(list(tasks["arms"])), []
+def task(found: Mapping[str, Any], one: str, language: str) -> Chart:
+    tasks, looks, marks = found["tasks"], look(found), []
     lengths = [float(n) for n in tasks["lengths"]]
     step = (max(lengths) - min(lengths) or 1) * 0.006
     for number, (name, arm) in enumerate(tasks["arms"].items()):
@@ -85,7 +85,7 @@ def task(tasks: Mapping[str, Any], one: str, language: str) -> Chart:
 
 def cost(found: Mapping[str, Any], language: str) -> Chart:
     text, times = found["text"], found["timing"]["arms"]["text"]
-    looks, points = look(list(text["arms"])), []
+    looks, points = look(found), []
     for name, arm in text["arms"].items():
         # A mean of the seeds that are left would flatter.
         if arm["loss"] and None not in arm["loss"] and times[name]["step"]:

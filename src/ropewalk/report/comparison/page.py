@@ -36,8 +36,8 @@ def page(name: str, found: Mapping[str, Any]) -> str:
         element("p", intro, class_="soft"),
         element("p", words("other_data", names=names(others)), class_="soft") if others else None,
         verdict(*headline(found)),
-        _text(text, found["reference"]) if text else None,
-        _tasks(tasks, found["reference"]) if tasks else None,
+        _text(found) if text else None,
+        _tasks(found) if tasks else None,
         [accounts(found, part) for part in ("text", "tasks") if found[part]],
         [figure({lang: cost(found, lang) for lang in LANGUAGES}, "cost", costs(found))] if text else None,
         _not_shown(found),
@@ -46,23 +46,24 @@ def page(name: str, found: Mapping[str, Any]) -> str:
     return whole_page(words("page", name=name), body)
 
 
-def _text(text: Mapping[str, Any], reference: str) -> list[Content]:
+def _text(found: Mapping[str, Any]) -> list[Content]:
     return [
-        _lines(partial(positions, text), "position"),
-        _lines(partial(protocol, text, "same"), "same"),
-        verdicts(text, reference),
-        anchors(text),
-        _lines(partial(protocol, text, "windows"), "windows"),
+        _lines(partial(positions, found), "position"),
+        _lines(partial(protocol, found, "same"), "same"),
+        verdicts(found["text"], found["reference"]),
+        anchors(found["text"]),
+        _lines(partial(protocol, found, "windows"), "windows"),
     ]
 
 
-def _tasks(tasks: Mapping[str, Any], reference: str) -> list[Content]:
-    about = words("solved_about", solved=f"{tasks['solved']:.0%}", reference=reference)
+def _tasks(found: Mapping[str, Any]) -> list[Content]:
+    tasks = found["tasks"]
+    about = words("solved_about", solved=f"{tasks['solved']:.0%}", reference=found["reference"])
     return [
         element("h2", words("part_tasks_title")),
         element("p", about),
         *(
-            [figure({lang: task(tasks, one, lang) for lang in LANGUAGES}, one, shares(tasks, one)), solved(tasks, one)]
+            [figure({lang: task(found, one, lang) for lang in LANGUAGES}, one, shares(tasks, one)), solved(tasks, one)]
             for one in tasks["tasks"]
         ),
     ]
