@@ -20,21 +20,20 @@ from pathlib import Path
 from campaigns import pieces
 
 MADE_BY = (
-    "checkpoint_page",
-    "census/page",
-    "comparison/charts",
-    "comparison/page",
-    "eval_page",
-    "extend_page",
-    "engine_parts",
-    "engine_words",
-    "gallery",
-    "parts",
-    "chart_svg",
-    "markup",
-    "page",
+    "checkpoint_page.py",
+    "census/page.py",
+    "comparison",
+    "eval_page.py",
+    "extension",
+    "engine_parts.py",
+    "engine_words.py",
+    "gallery.py",
+    "parts.py",
+    "chart_svg.py",
+    "markup.py",
+    "page.py",
 )
-SOURCES = ("docs/scoreboard.html", "docs/gallery.html", *(f"src/ropewalk/report/{name}.py" for name in MADE_BY))
+SOURCES = ("docs/scoreboard.html", "docs/gallery.html", *(f"src/ropewalk/report/{name}" for name in MADE_BY))
 """The style and the script of every page stand in the first two."""
 RESULT = pieces.RESULTS / "browser.json"
 

@@ -31,7 +31,7 @@ from ropewalk.extend.choose import choose
 from ropewalk.extend.judging import ASKED, between, found_between
 from ropewalk.extend.tournament import Result
 from ropewalk.extend.tune.tuned import Tuning
-from ropewalk.report.extend_page import page
+from ropewalk.report.extension.page import page
 from ropewalk.scaling import YaRN
 from ropewalk.system import peak_memory
 

@@ -39,7 +39,7 @@ def _eval() -> str:
 
 
 def _extend() -> str:
-    from ropewalk.report.extend_page import page
+    from ropewalk.report.extension.page import page
     from tests.extend.test_tournament import ALL, REACH
     from tests.extend.toys import Engineered
     from tests.report.test_extend_page import held

@@ -21,7 +21,7 @@ from ropewalk.extend.search.objective import Objective
 from ropewalk.extend.search.ramp import BEYOND, Ramp, nearest, ranges
 from ropewalk.extend.search.refine import refine, slow
 from ropewalk.extend.tournament import Result, run
-from ropewalk.report.extend_page import page
+from ropewalk.report.extension.page import page
 from ropewalk.scaling import LongRoPE, Scaling
 from ropewalk.trials.jobs import Workers
 from tests.extend.toys import TAIL, TO, TRAINED, Engineered, sets

@@ -32,7 +32,7 @@ from ropewalk.extend.tune import training, tune
 from ropewalk.extend.tune.texts import to_train_on, tokenizer_of
 from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
 from ropewalk.extend.write import write
-from ropewalk.report.extend_page import page
+from ropewalk.report.extension.page import page
 from ropewalk.scaling import NTK, YaRN
 from ropewalk.trials.jobs import Workers
 from tests.checkpoints.valid_files import LLAMA, llama, text

@@ -16,7 +16,7 @@ from ropewalk.extend.candidates import listed
 from ropewalk.extend.candidates.base import STILL
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.tournament import Result, run
-from ropewalk.report.extend_page import page
+from ropewalk.report.extension.page import page
 from ropewalk.trials.jobs import Workers
 from tests.extend.test_tournament import ALL, CROP, GOOD, LEAVE, REACH, AtHome
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets

@@ -192,7 +192,7 @@ def extend(
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
     if html is not None:
-        from ropewalk.report.extend_page import page
+        from ropewalk.report.extension.page import page
 
         html.write_text(page(Path(path).name, said), encoding="utf-8")
     if json:

@@ -1,0 +1,1 @@
+"""The page of an extension, its tables and figures."""

@@ -1,0 +1,60 @@
+"""The verdicts of an extension in both languages; the English one comes with the result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ropewalk.report.eval_page import interval
+from ropewalk.report.extension.shown import Shown, words
+from ropewalk.report.markup import Html
+from ropewalk.report.parts import verdict
+
+
+def headline(shown: Shown) -> Html:
+    kind, gain, over = shown.said["kind"].replace(" ", "_"), shown.gain(shown.first), shown.said.get("over_leaving")
+    # A result from before has neither.
+    own = "own_" if over or (shown.said.get("own") and kind == "leave") else ""
+    chinese = words(
+        f"verdict_{own}{kind}",
+        name=shown.name,
+        others="\u3001".join(name for name in shown.said["tied"] if name != shown.name),
+        length=shown.to,
+        crop=f"{shown.first['tail']['best_crop']:,}",
+        gain=str(gain),
+        over=str(interval(over)) if over else "",
+        count=gain.documents,
+        besides=_besides(shown),
+        doubt=words("doubt", finals=_finals(shown))["zh"] if gain.verdict != "no difference" else "",
+    )
+    good = {"extend": True, "tie": True, "leave": True, "crop better": False}.get(shown.said["kind"])
+    return verdict({"en": shown.said["sentence"], **chinese}, good=good)
+
+
+def tuned_headline(tuned: Mapping[str, Any]) -> Html:
+    """Beside the verdict on the formulas, since it may say to take other weights."""
+    kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
+    said = words(f"tuned_{kind}", start=tuned["start"], over=str(over), count=over.documents)
+    return verdict(said, good={"take": True, "crop better": False, "worse": False}.get(tuned["kind"]))
+
+
+def _finals(shown: Shown) -> int:
+    return sum(one["candidate"]["text"] == "whole" for one in shown.found["judged"].values())
+
+
+def _besides(shown: Shown) -> str:
+    tail, parts = shown.first["tail"], []
+    if tail["far_tokens"] is not None:
+        longest = max(int(length) for length in tail["crop"])
+        over = "" if longest == tail["best_crop"] else words("besides_over", crop=f"{longest:,}")["zh"]
+        parts.append(words("besides_far", over=over, far=str(interval(tail["far_tokens"])))["zh"])
+    if shown.first["needles"]:
+        parts.append(words("besides_needles", needles=_share(shown.first["needles"][-1]))["zh"])
+    scaled = shown.first["candidate"]["scaling"] is not None
+    cost = str(interval(tail["short_cost"]))
+    parts.append(words("besides_short", cost=cost)["zh"] if scaled else words("besides_same")["zh"])
+    return "\uff1b".join(parts)
+
+
+def _share(one: Mapping[str, Any]) -> str:
+    return f"{one['found']:.0%} [{one['low']:.0%}, {one['high']:.0%}]"
