@@ -85,7 +85,7 @@ class TestShow:
         assert answer.stderr == "Error: recpie.yaml, 1 problem:\n  no such file. Did you mean recipe.yaml?\n"
         answer = ropewalk("config", "show", recipe.name, "width")
         assert (answer.code, answer.stdout) == (2, "")
-        assert "width: 1 file at most; a change is written KEY=VALUE" in answer.stderr
+        assert "width: give at most 1 file; write a change as KEY=VALUE" in answer.stderr
 
 
 class TestSchema:
@@ -151,4 +151,4 @@ class TestDiff:
     def test_one_file_alone_is_a_mistake_of_usage(self, ropewalk: Ropewalk, recipe: Path) -> None:
         answer = ropewalk("config", "diff", recipe.name)
         assert (answer.code, answer.stdout) == (2, "")
-        assert "two files are compared" in answer.stderr
+        assert "give two files to compare" in answer.stderr

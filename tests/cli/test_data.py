@@ -117,7 +117,7 @@ def test_options_that_would_do_nothing_are_refused(ropewalk: Ropewalk) -> None:
         answer = ropewalk("data", "prepare", "a.txt", "--out", "out", "--tokenizer", words, option, value)
         assert answer.code == 2
         assert option in answer.stderr
-        assert "for a tokenizer that is trained" in " ".join(answer.stderr.replace("│", "").split())
+        assert "only for training a tokenizer" in " ".join(answer.stderr.replace("│", "").split())
     answer = ropewalk("data", "prepare", "b.jsonl", "--out", "out", "--tokenizer", words, "--document", "line")
     assert answer.code == 2
     assert "it splits .txt files" in answer.stderr

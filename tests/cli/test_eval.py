@@ -40,4 +40,4 @@ def test_a_text_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert [one["name"] for one in found["documents"]] == ["0.txt", "1.txt", "2.txt"]
     assert found["tail"]["benefit"]["documents"] == 3
-    assert "again.txt is the same text as 1.txt, and is left out" in done.stderr
+    assert "skipped again.txt: it is the same text as 1.txt" in done.stderr

@@ -62,6 +62,6 @@ def test_what_is_not_proven_is_1(ropewalk: Ropewalk, model: str, monkeypatch: py
     assert (answer.code, answer.stdout) == (1, "")
     assert (
         answer.stderr
-        == "Error: model: model.layers.0.self_attn.q_proj.weight read back is not the source's; nothing was kept\n"
+        == "Error: model: model.layers.0.self_attn.q_proj.weight read back is not the source's; nothing was written\n"
     )
     assert not Path("out").exists()

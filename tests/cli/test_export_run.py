@@ -103,7 +103,7 @@ def test_what_is_refused(ropewalk: Ropewalk, run: str, stopped: Path, checkpoint
 
     assert "--step and --average choose" in says(str(checkpoint), "out", "--format", "hf", "--step", "3", code=2)
     assert "--format is missing" in says(str(checkpoint), "out", code=2)
-    assert "--dtype goes with --format" in says(run, "out", "--dtype", "bfloat16", code=2)
+    assert "--dtype needs --format" in says(run, "out", "--dtype", "bfloat16", code=2)
     assert "does not exist" in says("runs/typo", "out", code=3)
     assert "it has steps 1, 2" in says(run, "out", "--step", "15", code=3)
     assert "or add --format gguf" in says(run, "out.gguf", code=3)
@@ -111,7 +111,7 @@ def test_what_is_refused(ropewalk: Ropewalk, run: str, stopped: Path, checkpoint
     assert "--step 2" in says(f"{run}/checkpoints/step-00000002", "out", code=3)
     assert "run/checkpoints: model: holds the checkpoints of a run" in says(f"{run}/checkpoints", "out", code=3)
     Path("runs").mkdir()
-    assert "runs is no model and no run: there is no config.json" in says("runs", "out", code=3)
+    assert "runs is neither a model nor a run: it has no config.json" in says("runs", "out", code=3)
     assert ropewalk("inspect", "runs").stderr.startswith("Error: runs: config.json: is missing")
     Path("empty/checkpoints").mkdir(parents=True)
     Path("empty/recipe.yaml").touch()

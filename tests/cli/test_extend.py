@@ -44,7 +44,7 @@ def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, ch
     )
     answer = ropewalk(*command, "--budget", "0")
     assert answer.code == 1
-    assert "the same command continues" in answer.stderr
+    assert "run the same command to continue" in answer.stderr
     answer = ropewalk(*command)
     assert answer.code == 0, answer.stderr
     assert answer.stdout.startswith("Cropping is ")
@@ -74,11 +74,11 @@ def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: P
     ("given", "says"),
     [
         ((), "add --text PATH"),
-        (("--text", "texts", "--factor", "2"), "--factor belongs to a named scaling"),
+        (("--text", "texts", "--factor", "2"), "--factor needs a scaling; add --scaling yarn"),
         (("--scaling", "yarn", "--budget", "5"), "--budget is for choosing"),
         (("--scaling", "yarn"), "say where to write"),
-        (("--scaling", "yarn", "--tune", "soon"), "write steps, as in 200, or minutes, as in 30min"),
-        (("--text", "texts", "--tune", "0min"), "write steps, as in 200, or minutes, as in 30min"),
+        (("--scaling", "yarn", "--tune", "soon"), "write steps, such as 200, or minutes, such as 30min"),
+        (("--text", "texts", "--tune", "0min"), "write steps, such as 200, or minutes, such as 30min"),
         (("--scaling", "yarn", "--tune", "30min"), "add --text PATH"),
     ],
 )

@@ -79,7 +79,7 @@ def test_recipes_are_named(ropewalk: Ropewalk) -> None:
         ("decodr", "Error: no recipe 'decodr', and no file of that name. Did you mean decoder?\n"),
         (
             "recipes/decoder.yaml",
-            "recipes/decoder.yaml: no such file. The recipe that comes with ropewalk is written decoder",
+            "recipes/decoder.yaml: no such file. For the recipe that comes with ropewalk, write decoder",
         ),
         ("mine.yaml", "mine.yaml, 1 problem:\n  no such file"),
     ],

@@ -184,7 +184,7 @@ def test_steps_that_found_nothing_are_not_called_untried(monkeypatch: pytest.Mon
     assert min(found.searched.select, key=found.searched.select.__getitem__) == "ramp"
     text = page("m", {"model": "m", **found.to_dict(), "written": None})
     for said in ("\n".join(searched_lines(found.searched)), text):
-        assert "no step from its slow pairs lowered it" in said
+        assert "no change to its slow pairs lowered the objective" in said
         assert "not refined" not in said
     assert "\u6ca1\u6709\u4e00\u6b65\u80fd\u66f4\u4f4e" in text
 

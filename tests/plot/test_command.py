@@ -54,7 +54,7 @@ def test_runs(ropewalk: Ropewalk, tmp_path: Path) -> None:
         ((), USAGE, "name a picture"),
         (("masks", "windw=3"), USAGE, "Did you mean window?"),
         (("masks", "window=0"), USAGE, "window"),
-        (("masks", "nonsense"), USAGE, "is no KEY=VALUE"),
+        (("masks", "nonsense"), USAGE, "is not KEY=VALUE"),
         (("scalings", "a.json", "b.json"), USAGE, "takes one CHECKPOINT"),
         (("scalings", "--out", "x.pdf"), USAGE, "end it in .svg, .png, .json"),
         (("scalings", "--json", "--out", "x.json"), USAGE, "--out x.json"),

@@ -241,7 +241,7 @@ def test_a_budget_that_is_used_up_is_said(
     show(study, tmp_path, quiet=True)
     said = capsys.readouterr().out
     assert "the budget of 1 hours is used up: 2 trials not started; raise budget to run them" in said
-    assert "the same command continues" not in said
+    assert "run the same command to continue" not in said
     study["study"]["budget"] = 8.0
     assert "is used up" not in shown(page("study", study))
     show(study, tmp_path, quiet=True)

@@ -41,7 +41,7 @@ def take(
             census.fetch(rate=rate, workers=Workers(workers, on, say=note), progress=progress)
         found = census.summary()
         if census.record.broken:
-            note(f"{census.record.broken} lines of {out / RECORD} are damaged and were left out; they are asked again")
+            note(f"skipped {census.record.broken} damaged lines of {out / RECORD}; their configs are fetched again")
         _replace(out / PAGE, page(found))
         _write_table(census, out / TABLE)
         census.end()
@@ -60,7 +60,7 @@ def _write_table(census: Census, file: Path) -> None:
         if (error.name or "").partition(".")[0] != "pyarrow":
             raise
         there = f"{file.with_name(RECORD)} and {file.with_name(PAGE)} are written"
-        said = f'Parquet needs pyarrow: pip install "ropewalk[datasets]", then run it again; {there}'
+        said = f'Parquet needs pyarrow: pip install "ropewalk[datasets]", then run the same command again; {there}'
         raise ImportError(said) from None
 
 
@@ -86,7 +86,7 @@ def _progress(hidden: bool) -> Iterator[Callable[[int, int], None]]:
 
 def _first(found: dict[str, Any]) -> str:
     if not found["loaded"]:
-        return "No config here rotates and is loaded by an engine."
+        return "No config here both uses RoPE and is loaded by an engine."
     if not found["differing"]:
         return f"Engines agree on all {found['loaded']:,} configs that at least one of them loads."
     return f"Engines differ on {found['differing']:,} of the {found['loaded']:,} configs that at least one loads."
@@ -101,8 +101,8 @@ def _lines(found: dict[str, Any], out: Path) -> list[str]:
         "bases": found["bases"],
         "lengths": found["lengths"]["stated"],
         "engines that differ": sorted(differ, key=lambda each: -each[1]),
-        "types not known": found["unknown_types"],
-        "not read for": found["fields"],
+        "unknown types": found["unknown_types"],
+        "not read because of": found["fields"],
         "keys not understood": found["not_understood"],
         "this pass": [[name, count] for name, count in sorted(found["answers"].items()) if count],
     }
@@ -110,7 +110,7 @@ def _lines(found: dict[str, Any], out: Path) -> list[str]:
     lines = [f"{found['checkpoints']:,} checkpoints. {_first(found)}", ""]
     lines += [f"  {name:{wide}}  {_listed(ranked)}" for name, ranked in parts.items() if ranked]
     if found["answers"].get("no answer"):
-        lines += ["", "Some had no answer; the same command asks again."]
+        lines += ["", "The hub did not answer for some checkpoints; run the same command to ask again."]
     return [*lines, "", f"Written: {out / PAGE}, {out / TABLE}, {out / RECORD}"]
 
 

@@ -37,7 +37,7 @@ def compare(
         Path | None, typer.Option(metavar="DIR", help="Keep trials and results here; by default, next to the study.")
     ] = None,
     on: Annotated[
-        str, typer.Option(metavar="local|ray", help="Run trials in local processes or on a Ray cluster.")
+        str, typer.Option(metavar="local|ray", help="Run trials on this machine (local) or on a Ray cluster (ray).")
     ] = "local",
     workers: Annotated[
         int | None, typer.Option(min=1, help="Run this many trials at once; by default, one per core.")

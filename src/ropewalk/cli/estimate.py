@@ -38,20 +38,25 @@ def estimate(
     file: RecipeFile,
     changes: RecipeChanges = None,
     mesh: Annotated[
-        str, typer.Option(metavar="SIDES", help="Lay ranks out as dp=128,tp=8,cp=4 (also dp_replicate).")
+        str,
+        typer.Option(
+            metavar="SIDES", help="Arrange the ranks in this mesh, such as dp=128,tp=8,cp=4 (also dp_replicate)."
+        ),
     ] = "dp=1",
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="a100|h100|h200|b200", help="Estimate whether it fits this GPU, the time and the cost."),
+        typer.Option(
+            metavar="a100|h100|h200|b200", help="Also estimate time and cost on this GPU, and whether it fits."
+        ),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate the memory, compute and communication of one rank, without the machines.
+    """Estimate the memory, compute and communication of one rank, without the hardware.
 
-    Runs the training code on meta tensors, in a simulated process group of that many ranks. With --gpu it also
-    estimates time and cost, and where the run does not fit, the smallest change that makes it fit (exit code 1).
-    Times assume 45 % of the stated speed and say nothing about stragglers or restarts.
+    The training code runs on meta tensors, in a simulated process group of the mesh's size. With --gpu, the command
+    also estimates time and cost and, if the run does not fit, finds the smallest change that makes it fit (exit code
+    1). Times assume 45 % of the GPU's stated peak speed and do not include stragglers or restarts.
     """
     from ropewalk.train.plan.estimate import estimate as count
     from ropewalk.train.plan.estimate import mesh_of, smaller
@@ -71,7 +76,7 @@ def estimate(
             write(
                 f"It fits with {better[0]}."
                 if better
-                else "No change that was tried makes it fit: use more or larger GPUs."
+                else "None of the changes tried makes it fit: use more or larger GPUs."
             )
     if found.fits is False:
         raise typer.Exit(WRONG)
@@ -101,20 +106,20 @@ def _say(found: Estimate, quiet: bool) -> None:
     cut, measured = found.cut, found.measured
     fits = {None: "", True: f", fits {found.device}", False: f", does not fit {found.device}"}[found.fits]
     weights = f"{found.parameters / 1e9:,.2f} B" if found.parameters >= 1e9 else f"{found.parameters / 1e6:,.1f} M"
-    write(f"{weights} weights on {counted(found.ranks, 'rank')}: {size(found.memory['peak'])} a rank{fits}")
+    write(f"{weights} weights on {counted(found.ranks, 'rank')}: {size(found.memory['peak'])} per rank{fits}")
     steps, passes = counted(cut.steps, "step"), counted(cut.passes, "pass", "passes")
-    write(f"{steps} of {cut.batch:,} tokens, {passes} of {cut.micro} x {cut.length:,} a rank")
+    write(f"{steps} of {cut.batch:,} tokens, {passes} of {cut.micro} x {cut.length:,} per rank")
     if found.step_seconds is not None and found.hours is not None and found.dollars is not None:
         whole = duration(found.hours * 3600)
-        write(f"{found.step_seconds:,.2f} s a step, {whole}, about {found.dollars:,.0f} dollars")
+        write(f"{found.step_seconds:,.2f} s per step, {whole}, about {found.dollars:,.0f} dollars")
     if found.assumed is not None:
         write(found.assumed)
     if quiet:
         return
     write("")
-    write_table(("memory of a rank", ""), [(part, size(held)) for part, held in found.memory.items()])
+    write_table(("memory per rank", ""), [(part, size(held)) for part, held in found.memory.items()])
     if found.device is None:
-        write("This is for a CPU; measured runs differ by {} % in the median, {} % at worst.".format(*ON_CPU))
+        write("This estimate is for a CPU; measured runs differ by {} % in the median, {} % at worst.".format(*ON_CPU))
     write("")
     rows = [
         (
@@ -126,7 +131,7 @@ def _say(found: Estimate, quiet: bool) -> None:
         )
         for each in measured.traffic
     ]
-    headings = ("messages on", "which", "calls", "bytes", "total for this axis")
+    headings = ("messages on axis", "operation", "calls", "bytes", "total for this axis")
     write_table(headings if found.device else headings[:-1], rows if found.device else [row[:-1] for row in rows])
     write("")
     write(f"{measured.flops / 1e12:,.2f} TFLOP per rank per step (estimated in {measured.seconds:.1f} s)")

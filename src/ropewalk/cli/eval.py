@@ -31,52 +31,60 @@ MOST = 24
 
 @guarded
 def evaluate(
-    path: Annotated[str, typer.Argument(metavar="MODEL", help="A model directory or a .gguf file.")],
+    path: Annotated[str, typer.Argument(metavar="MODEL", help="Measure this model: a directory or a .gguf file.")],
     text: Annotated[
-        list[Path], typer.Option(metavar="PATH", help="Measure on these documents: .txt, .md, .jsonl, or directories.")
+        list[Path],
+        typer.Option(
+            metavar="PATH", help="Measure on these documents: .txt, .md, .jsonl, or directories; may be repeated."
+        ),
     ],
     lengths: Annotated[
         str | None,
         typer.Option(
             metavar="N,N,...",
-            help="Measure with these context lengths; a quarter, half and all of the trained length unless given, and "
-            "with --factor that many times the trained length.",
+            help="Measure at these context lengths; by default, a quarter, half and all of the trained length and, "
+            "with --factor, that many times the trained length.",
         ),
     ] = None,
     scaling: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Scale RoPE's frequencies: yarn, linear, ntk, llama3, dynamic.")
+        str | None,
+        typer.Option(metavar="KIND", help="Scale RoPE's frequencies by yarn, linear, ntk, llama3 or dynamic."),
     ] = None,
     factor: Annotated[float | None, typer.Option(min=1, help="Scale by this factor.")] = None,
     trained: Annotated[
-        str | None, typer.Option(metavar="N", help="Take this for the trained length; the config's unless given.")
+        str | None, typer.Option(metavar="N", help="Assume this trained length; by default, the config's.")
     ] = None,
     documents: Annotated[int, typer.Option(min=2, help="Measure on at most this many documents.")] = MOST,
     tail: Annotated[int, typer.Option(min=8, help="Score this many tokens at the end of each document.")] = 512,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
     store: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep measurements here; in the user's cache unless given.")
+        Path | None, typer.Option(metavar="FILE", help="Keep measurements here; by default, in the user's cache.")
     ] = None,
     engine: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Compute with ropewalk; with transformers, which has architectures that ropewalk does not load; with "
-            "llama.cpp, from a .gguf file, or llama.cpp:FILE beside a directory; or with vllm:PYTHON, the python of an "
-            "environment that has vLLM. Repeat the option to compare engines; ropewalk unless given.",
+            help="Compute with this engine: ropewalk; transformers, which has architectures that ropewalk does not "
+            "load; llama.cpp, for a .gguf file, or llama.cpp:FILE if MODEL is a directory; or vllm:PYTHON, the python "
+            "of an environment that has vLLM. May be repeated to compare engines; by default, ropewalk.",
         ),
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write a self-contained HTML page to this file, in English and Chinese."
+        ),
     ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure whether a model uses its context: the same last tokens with more and more text before them.
+    """Measure whether a model uses its context: score the same last tokens with more and more text before them.
 
-    The baseline is cropping: throwing far text away. A gain over it means that far text is used; its benefit is what
-    it costs to put another document in its place. Intervals are 95 %, over documents; fewer than 8 give no verdict.
-    Measurements are stored by the hash of model, text and scaling, so the same command continues a stopped run.
+    The baseline is cropping: dropping the far text. A gain over cropping means that the model uses the far text; the
+    benefit of that text is what it costs to replace it with another document. Intervals are 95 %, over documents; fewer
+    than 8 documents give no verdict. Measurements are stored by a hash of model, text and scaling, so the same command
+    continues a stopped run.
     """
     from dataclasses import replace
 
@@ -96,7 +104,7 @@ def evaluate(
     computes, encode = opened(path, engine=names[0], dtype=dtype, kinds=allow_kind or ())
     digest, known = computes.model, int(amount(trained)) if trained else computes.trained
     if known is None:
-        raise ValueError("the config does not say how long the model was trained; write --trained N")
+        raise ValueError("the config does not state the trained length; add --trained N")
     under = _scaling(scaling, factor, known)
     wanted = _lengths(lengths, known, factor, tail)
     spell = of(meant(Path(path))).decode
@@ -143,7 +151,7 @@ def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | 
     if kind is not None:
         return named_scaling(kind, factor, trained)
     if factor is not None:
-        raise typer.BadParameter("--factor belongs to a scaling; write --scaling yarn", param_hint="'--factor'")
+        raise typer.BadParameter("--factor needs a scaling; add --scaling yarn", param_hint="'--factor'")
     return None
 
 
@@ -160,7 +168,7 @@ def _different(read: Sequence[Document]) -> list[Document]:
     for one in read:
         first = found.setdefault(one.tokens.tobytes(), one)
         if first is not one:
-            note(f"{one.name} is the same text as {first.name}, and is left out")
+            note(f"skipped {one.name}: it is the same text as {first.name}")
     return list(found.values())
 
 
@@ -212,7 +220,7 @@ def _show_engines(rows: list[dict[str, Any]]) -> None:
         (one["engine"], f"{one['loss']:.4f}", *(f"{one[key]['mean']:+.6f}" for key in ("apart", "gain", "short_cost")))
         for one in rows
     ]
-    write_table(("engine", "loss", "from the first", "gain", "short cost"), shown)
+    write_table(("engine", "loss", "difference from first", "gain", "short cost"), shown)
     for one in rows[1:]:
         for what in one["not_measured"]:
             write(f"not measured by {one['engine']}: {what}")

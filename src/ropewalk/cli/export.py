@@ -34,41 +34,44 @@ class Stored(StrEnum):
 @guarded
 def export(
     path: Annotated[
-        str, typer.Argument(metavar="PATH", help="A model's directory, a .gguf file, or a run of `ropewalk train`.")
+        str,
+        typer.Argument(
+            metavar="PATH", help="Convert this model: a directory, a .gguf file, or a run of `ropewalk train`."
+        ),
     ],
-    out: Annotated[str, typer.Argument(metavar="OUT", help="Write this directory or file; it must not exist.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="Write this directory or file, which must not exist.")],
     format: Annotated[
         Form | None,
         typer.Option(
-            help="Write hf, a directory for transformers, or gguf, a file for llama.cpp. Needed unless PATH is a run, "
-            "which is written as it writes itself at its end."
+            help="Write hf, a directory for transformers, or gguf, a file for llama.cpp. Required unless PATH is a "
+            "run; by default, a run is written in the form that `ropewalk train` writes at its end."
         ),
     ] = None,
     step: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Take a run's checkpoint of this step; the default is the newest."),
+        typer.Option(min=0, metavar="N", help="Use a run's checkpoint of this step; by default, the newest."),
     ] = None,
     average: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="Take the mean of a run's last K checkpoints, up to --step if given."),
+        typer.Option(min=1, metavar="K", help="Average a run's last K checkpoints, up to --step if given."),
     ] = None,
     dtype: Annotated[
         Stored | None,
-        typer.Option(help="Store weights in this dtype; the default is the source's, or float32 for a quantized one."),
+        typer.Option(help="Store weights in this dtype; by default, the source's, or float32 if it is quantized."),
     ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Convert a checkpoint to another format, and prove the result equal; or write the model of a run that was stopped.
+    """Convert a checkpoint to another format and prove that the result is equal, or write the model of a stopped run.
 
-    What was written is read back, and its positions and logits compared with the source's, before it is put at OUT.
-    Where they differ nothing is written and the exit code is 1. The source is never changed, and an existing OUT is
-    never overwritten. Positions that the other format cannot express are refused (3). Chat templates, special
-    tokens, license and sampling defaults are kept; what the other format has no place for is named.
+    The result is read back, and its positions and logits are compared with the source's, before it is moved to OUT. If
+    they differ, nothing is written and the exit code is 1. The source is never changed, and an existing OUT is never
+    overwritten. Positions that the other format cannot express are refused (exit code 3). Chat templates, special
+    tokens, license and sampling defaults are kept; what the other format has no place for is listed.
 
-    Of a run (runs/NAME), finished or not, one checkpoint is written or the mean of several, by one process whatever
-    the mesh of the run. A checkpoint is verified before it is read.
+    From a run (runs/NAME), finished or not, it writes one checkpoint or the mean of several, in one process whatever
+    the run's mesh. Checkpoints are verified before they are read.
     """
     from ropewalk.checkpoints.export.prove import NotProven
     from ropewalk.checkpoints.files.run_folder import has_export, is_run
@@ -80,15 +83,15 @@ def export(
     of_run = is_run(place) and (chosen or form is None or not has_export(place))
     if not of_run:
         if kind_of(meant(place)) == "directory" and not (meant(place) / "config.json").exists():
-            raise ValueError(f"{path} is no model and no run: there is no config.json in it, and no checkpoints folder")
+            raise ValueError(f"{path} is neither a model nor a run: it has no config.json and no checkpoints folder")
         if chosen:
             raise typer.BadParameter(
-                f"{path} is no run of `ropewalk train`: --step and --average choose of its checkpoints"
+                f"{path} is not a run of `ropewalk train`, and --step and --average choose among a run's checkpoints"
             )
         if form is None:
-            raise typer.BadParameter("--format is missing: write --format hf or --format gguf")
+            raise typer.BadParameter("--format is missing: add --format hf or --format gguf")
     elif form is None and dtype is not None:
-        raise typer.BadParameter("--dtype goes with --format; without it weights are written as they were trained")
+        raise typer.BadParameter("--dtype needs --format; without --format, weights are written as they were trained")
     try:
         if of_run:
             from ropewalk.train.checkpoint.saved_model import export_run
@@ -100,7 +103,7 @@ def export(
             assert form is not None
             done = exported(path, out, format=form, **options)
     except NotProven as error:
-        say_error(f"{path}: {error}; nothing was kept")
+        say_error(f"{path}: {error}; nothing was written")
         raise typer.Exit(WRONG) from None
     if json:
         write_json({"path": path, "out": out, "format": form, **done.to_dict()})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ropewalk.scaling import Scaling
 
 EPILOG = examples(
-    "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --quiet   # chooses by measuring",
+    "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --quiet   # choose by measuring",
     "ropewalk extend MODEL longer --to 256 --text texts --documents 2 --tail 32 --html longer.html --quiet",
     "ropewalk extend MODEL longer --to 512 --scaling yarn",
     "ropewalk extend MODEL linear --to 512 --scaling linear --no-proof --json",
@@ -45,56 +45,62 @@ CHOOSING = {
 @guarded
 def extend(
     context: typer.Context,
-    path: Annotated[str, typer.Argument(metavar="MODEL", help="A model directory or a .gguf file.")],
+    path: Annotated[str, typer.Argument(metavar="MODEL", help="Extend this model: a directory or a .gguf file.")],
     out: Annotated[
         str | None,
         typer.Argument(
             metavar="OUT",
-            help="Write this directory or .gguf file, which must not exist; MODEL-N here unless given.",
+            help="Write this directory or .gguf file, which must not exist; by default, MODEL-N in the current "
+            "directory.",
         ),
     ] = None,
     *,
-    to: Annotated[str, typer.Option("--to", metavar="N", help="Write it for texts of this many tokens (16384, 128k).")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="N", help="Extend to this many tokens (16384, 128k; a k is 1,000).")
+    ],
     text: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="PATH",
             help="Choose on these documents: .txt, .md, .jsonl, or directories; may be repeated. With --scaling, prove "
-            "it on this text; by default, on one that comes with ropewalk.",
+            "the result on this text; by default, on one that comes with ropewalk.",
         ),
     ] = None,
     scaling: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Take this scaling, yarn, linear, ntk or llama3, and measure nothing."),
+        typer.Option(
+            metavar="KIND", help="Write this scaling (yarn, linear, ntk, llama3) instead of choosing by measuring."
+        ),
     ] = None,
     factor: Annotated[
-        float | None, typer.Option(min=1, help="Scale by this factor; by default, N over the trained length.")
+        float | None, typer.Option(min=1, help="Scale by this factor; by default, N divided by the trained length.")
     ] = None,
     trained: Annotated[
-        str | None, typer.Option(metavar="N", help="Take this for the trained length; by default, the config's.")
+        str | None, typer.Option(metavar="N", help="Assume this trained length; by default, the config's.")
     ] = None,
     documents: Annotated[
-        int, typer.Option(min=2, help="Judge on this many documents; half as many more are needed to choose on.")
+        int, typer.Option(min=2, help="Judge on this many documents; choosing needs half as many more.")
     ] = 16,
     tail: Annotated[int, typer.Option(min=8, help="Score this many tokens at the end of each document.")] = 512,
     work: Annotated[
         Path | None,
-        typer.Option(metavar="DIRECTORY", help="Keep measurements and the result here; OUT.work unless given."),
+        typer.Option(metavar="DIRECTORY", help="Keep measurements and the result here; by default, OUT.work."),
     ] = None,
     budget: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", min=0, help="Stop after this many minutes; the same command continues."),
+        typer.Option(metavar="MINUTES", min=0, help="Stop after this many minutes; run the same command to continue."),
     ] = None,
     on: Annotated[
-        Literal["local", "ray"], typer.Option(help="Run the workers on this machine or on a Ray cluster.")
+        Literal["local", "ray"],
+        typer.Option(help="Run the workers on this machine (local) or on a Ray cluster (ray)."),
     ] = "local",
-    workers: Annotated[int, typer.Option(min=1, help="Measure with this many processes.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Measure in this many processes.")] = 1,
     cheap: Annotated[
         bool,
         typer.Option(
             "--cheap/--no-cheap",
-            help="Begin with a round of skipped positions, which drops out by itself where it ranks otherwise than the "
-            "full length; it saves little where few documents are judged on.",
+            help="Start with a cheap round of skipped positions, whose ranking is used only if it agrees with the full "
+            "length; it saves little if few documents are judged.",
         ),
     ] = False,
     search: Annotated[
@@ -102,48 +108,52 @@ def extend(
         typer.Option(
             metavar="PASSES",
             min=1,
-            help="Search for better divisors than any formula gives, in at most this many passes of the full length "
-            '(336); needs pip install "ropewalk[search]".',
+            help="Search for better frequency divisors than any formula gives, in at most this many full-length passes "
+            '(such as 336); needs pip install "ropewalk[search]".',
         ),
     ] = None,
     tune: Annotated[
         str | None,
         typer.Option(
             metavar="STEPS|MINUTESmin",
-            help="Train the winner, or --scaling, on sequences of the old length whose positions skip, for this many "
-            "steps (200) or minutes (30min), and judge it again.",
+            help="Train the winner, or --scaling, on sequences of the trained length with skipped positions, for this "
+            "many steps (200) or minutes (30min), and judge it again.",
         ),
     ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that stands alone, in English and Chinese.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write a self-contained HTML page to this file, in English and Chinese."
+        ),
     ] = None,
     gguf: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the model as this GGUF file too, in float32, and prove it with llama.cpp."
+            metavar="FILE", help="Also write the model as this GGUF file, in float32, and prove it with llama.cpp."
         ),
     ] = None,
     proof: Annotated[
-        bool, typer.Option("--proof/--no-proof", help="Compare the likelihoods of engines at the new length.")
+        bool,
+        typer.Option("--proof/--no-proof", help="Run the engines at the new length and compare their likelihoods."),
     ] = True,
     vllm: Annotated[
-        Path | None, typer.Option(metavar="PYTHON", help="Prove it with vLLM too, in the environment of this python.")
+        Path | None, typer.Option(metavar="PYTHON", help="Also prove it with vLLM, in the environment of this python.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose how a model reads longer texts by measuring it, write that, and prove that engines compute it.
+    """Choose by measuring how a model reads longer texts, write the result, and prove that engines compute it.
 
-    Without --scaling, every known scaling is measured on your documents in two rounds, and the best three are
-    judged on documents that chose nothing. The verdict may be that cropping is as good, or to leave the model as it is;
-    then nothing is written. With --scaling, that one is written. OUT has the form of MODEL: a directory with a changed
+    Without --scaling, every known scaling is measured on your documents in two rounds, and the best three are judged on
+    held-out documents. The verdict may be that cropping is as good, or that the model is best left as it is; then
+    nothing is written. With --scaling, that one is written. OUT has the form of MODEL: a directory with a changed
     config.json, or a .gguf file with changed keys and the same weights, bit for bit; --gguf adds a file for llama.cpp
-    to a directory. The exit code is 1 where an engine computes something else, and where the budget ended before the
+    to a directory. The exit code is 1 if an engine computes something else, or if the budget runs out before the
     verdict.
     """
     if vllm is not None and not proof:
-        raise typer.BadParameter("it is for the proof; leave out --no-proof", param_hint="'--vllm'")
+        raise typer.BadParameter("it is only for the proof; leave out --no-proof", param_hint="'--vllm'")
     from ropewalk.extend.write import free
 
     ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json}
@@ -167,17 +177,19 @@ def extend(
         _check(written, proofs, gguf)
         return
     if factor is not None and chosen is None:
-        raise typer.BadParameter("--factor belongs to a named scaling; add --scaling yarn", param_hint="'--factor'")
+        raise typer.BadParameter("--factor needs a scaling; add --scaling yarn", param_hint="'--factor'")
     if not text:
         raise typer.BadParameter(
-            "choosing and judging need documents: add --text PATH, or name a scaling with --scaling and no --tune",
+            "choosing and judging need documents: add --text PATH, or give --scaling without --tune",
             param_hint="'--text'",
         )
     place, own = out or _usual(path, longest), _own(path)
     if not own:
         free(path, place, gguf)
     elif gguf is not None:
-        raise typer.BadParameter(f"{path} is a model of ropewalk's own, for which nothing is written; leave it out")
+        raise typer.BadParameter(
+            f"{path} is one of ropewalk's own models, for which nothing is written; leave out --gguf"
+        )
     result = _choose(
         path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
         judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
@@ -208,9 +220,9 @@ def extend(
             if written is not None:
                 show_written(written, proofs, taken, longest, proof)
             elif source != path:
-                write(f"A model of ropewalk's own: the tuned one is {source}")
+                write(f"This is one of ropewalk's own models. The tuned model is {source}")
             else:
-                write(f"A model of ropewalk's own: set its scaling in its config to {taken.model_dump_json()}")
+                write(f"This is one of ropewalk's own models. In its config, set scaling to {taken.model_dump_json()}")
     if written is not None:
         _check(written, proofs, gguf)
 
@@ -225,7 +237,9 @@ def _tuning(said: str) -> Tuning:
     except ValueError:
         found = Tuning()
     if not (found.steps or found.minutes or 0) > 0:
-        raise typer.BadParameter(f"{said!r}: write steps, as in 200, or minutes, as in 30min", param_hint="'--tune'")
+        raise typer.BadParameter(
+            f"{said!r}: write steps, such as 200, or minutes, such as 30min", param_hint="'--tune'"
+        )
     return found
 
 
@@ -262,7 +276,7 @@ def _choose(
             )
         except OutOfTime as error:
             show_line("")
-            say_error(f"not finished when the budget ended ({error}); the same command continues")
+            say_error(f"not finished when the budget ran out ({error}); run the same command to continue")
             raise typer.Exit(WRONG) from None
 
 
@@ -271,7 +285,9 @@ def _only_choosing(context: typer.Context) -> None:
     for option, name in CHOOSING.items():
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{option} is for choosing a scaling, and --scaling names one; leave one out")
+            raise typer.BadParameter(
+                f"{option} is for choosing a scaling, and --scaling names one; leave one of them out"
+            )
 
 
 def _named(path: str, kind: str, factor: float | None, trained: int | None, to: int) -> Scaling:
@@ -282,7 +298,7 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
     layer = scaled_layer(plan)
     known = trained or (plan.stated if layer is None else counted_from(plan, layer))
     if known is None:
-        raise ValueError("the config does not say how long the model was trained; write --trained N")
+        raise ValueError("the config does not state the trained length; add --trained N")
     if plan.longest is not None and to <= plan.longest and factor is None:
         raise ValueError(f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}")
     return named_scaling(kind, factor or to / known, known)
@@ -310,10 +326,10 @@ def _write(
 
 def _check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:
     if gguf is not None and written.gguf is None:
-        say_error(f"{gguf}: {written.engines['llama.cpp']}; {written.path} is written")
+        say_error(f"{gguf}: {written.engines['llama.cpp']}; {written.path} was written")
         raise typer.Exit(WRONG)
     for one in filter(lambda one: one.failed, proofs):
-        say_error(f"{one.engine} does not compute what was meant; {written.path} is left for you to look at")
+        say_error(f"{one.engine} does not compute the intended result; {written.path} is kept for you to examine")
         raise typer.Exit(WRONG)
 
 

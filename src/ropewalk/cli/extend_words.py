@@ -55,7 +55,7 @@ def show(result: Result) -> None:
     if (tuned := result.tuned) is not None:
         on = counted(tuned.texts, "text")
         if tuned.alike:
-            on += f" ({counted(tuned.alike, 'near copy', 'near copies')} of measured ones left out)"
+            on += f" ({counted(tuned.alike, 'near-duplicate')} of measured texts excluded)"
         write(f"tune: {tuned.steps:,} steps from {tuned.start} on {on}, {duration(tuned.seconds)}; {tuned.model}")
     for what in result.not_measured:
         write(f"not measured: {what}")
@@ -70,17 +70,18 @@ def searched_lines(found: Searched) -> list[str]:
     given_up = sum(one.value is None for one in found.trials)
     select = ", ".join(f"{name} {value:.4f}" for name, value in sorted(found.select.items(), key=lambda one: one[1]))
     if found.refined:
-        then = "the refined slow pairs are taken"
+        then = "the ramp beats every formula, and refining its slow pairs one by one improves it further"
     elif "refined" in found.select:
-        then = "the refined slow pairs are no better and not taken"
+        then = "refining the slow pairs one by one gave no improvement and was discarded"
     elif min(found.select, key=found.select.__getitem__) == "ramp":
-        then = "no step from its slow pairs lowered it on the documents to search on"
+        no_step = "no change to its slow pairs lowered the objective on the search documents"
+        then = f"the ramp beats every formula, and {no_step}"
     else:
-        then = "the slow pairs were not refined, since a formula is no worse there"
+        then = "at least one formula is as good as the ramp, so its slow pairs were not refined"
     least = "tail loss and needles" if found.with_needles else "tail loss, without needles,"
     return [
-        f"search: {len(found.trials)} settings, {given_up} given up halfway, {found.passes} passes; {ramp}",
-        f"search: {least} on the documents to select on: {select}; {then}",
+        f"search: {len(found.trials)} settings, {given_up} abandoned halfway, {found.passes} passes; {ramp}",
+        f"search: {least} on the selection documents: {select}; {then}",
     ]
 
 
@@ -114,7 +115,7 @@ def written_data(written: Written, found: list[Proof], scaling: Scaling, to: int
 def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int, proof: bool) -> None:
     write(f"{written.path}: {scaling} for {to:,} tokens")
     for name, why in written.engines.items():
-        write(f"  {name:<14} {'reads it as meant' if why is None else why}")
+        write(f"  {name:<14} {'reads it as intended' if why is None else why}")
     if written.left_out:
         write(f"  not copied: {', '.join(written.left_out)}")
     write("")
@@ -127,7 +128,7 @@ def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int
         else:
             rows.append((one.engine, f"{one.mean:.1e}", f"{one.most:.1e}", one.words))
     if rows:
-        write_table(("engine", "mean", "one token", f"nats by which the last tokens of {to:,} differ"), rows)
+        write_table(("engine", "mean", "largest", f"difference on the last tokens of {to:,}, in nats"), rows)
     write("")
     for engine, command in written.commands(to).items():
         write(f"{engine:<10} {command}")

@@ -38,37 +38,44 @@ class Precision(StrEnum):
 
 @guarded
 def generate(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A model's directory, or a .gguf file.")],
-    prompt: Annotated[list[str] | None, typer.Option(help="Start from this text; repeat it for a batch.")] = None,
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Load this model: a directory or a .gguf file.")],
+    prompt: Annotated[
+        list[str] | None, typer.Option(help="Use this text as the prompt; may be repeated for a batch.")
+    ] = None,
     file: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Read a prompt from this file, unchanged; - is standard input."),
+        typer.Option(
+            metavar="PATH", help="Read a prompt from this file, unchanged; - is standard input; may be repeated."
+        ),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Generate at most this many tokens for each prompt.")] = 128,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Generate at most this many tokens per prompt.")] = 128,
     temperature: Annotated[
-        float, typer.Option(min=0, help="Divide logits by this; 0 always takes the most likely token.")
+        float, typer.Option(min=0, help="Divide logits by this; at 0, always take the most likely token.")
     ] = 0.7,
     top_k: Annotated[int | None, typer.Option(min=1, help="Sample from this many of the most likely tokens.")] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="Sample from the fewest tokens whose probabilities sum to this.")
+        float | None, typer.Option(help="Sample from the fewest tokens whose probabilities sum to at least this.")
     ] = None,
     min_p: Annotated[
         float | None, typer.Option(help="Sample from tokens at least this likely relative to the most likely one.")
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Seed the first prompt's sampling with this; the next prompt takes the next seed."),
+        typer.Option(
+            min=0,
+            help="Use this seed for the first prompt and the next one for each further prompt; by default, random.",
+        ),
     ] = None,
-    dtype: Annotated[Precision | None, typer.Option(help="Compute in this dtype; the default is the file's.")] = None,
+    dtype: Annotated[Precision | None, typer.Option(help="Compute in this dtype; by default, the file's.")] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Generate text from a prompt.
 
-    With one prompt, text is printed as it comes; with several, each below its prompt when all are done. Prompts are
-    not changed: a chat model's markers (<|im_start|>) can be written in them. An encoder-decoder reads its prompt and
-    writes the answer. Ctrl-C stops and keeps what was generated (exit code 130).
+    With one prompt, text is printed as it is generated; with several, each text is printed below its prompt when all
+    are done. Prompts are not changed: they may contain a chat model's markers (<|im_start|>). An encoder-decoder reads
+    the prompt and writes the answer. Ctrl-C stops and keeps what was generated (exit code 130).
     """
     prompts = [*(prompt or []), *map(_read, file or [])]
     if not prompts:
@@ -95,7 +102,7 @@ def generate(
         typer.echo(_safe("\n\n".join(blocks)))
     if sys.stderr.isatty() and not quiet and not json:
         count, seconds = sum(map(len, run.new)), time.perf_counter() - began
-        note(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.1f} a second; seed {first}")
+        note(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:.1f} per second; seed {first}")
     if run.interrupted:
         raise typer.Exit(INTERRUPTED)
 
@@ -158,13 +165,12 @@ def _open(path: str, kinds: Collection[str]) -> tuple[Tokenizer, Resolved]:
     resolved = read(Path(path), kinds=kinds)
     if resolved.stack == "encoder":
         raise ValueError(
-            f"{path}: the model is an encoder: it reads a text and does not say what comes next. "
-            "Give a decoder or an encoder-decoder"
+            f"{path}: the model is an encoder, which does not generate text. Give a decoder or an encoder-decoder"
         )
     if resolved.refusal is not None:
         raise ValueError(
-            f"{path}: ropewalk inspects it and does not load it: {resolved.refusal}. Generate with transformers, "
-            f"vLLM or llama.cpp; to see whether they read its positions alike, run ropewalk inspect {path}"
+            f"{path}: ropewalk can inspect it but not load it: {resolved.refusal}. Generate with transformers, "
+            f"vLLM or llama.cpp; to see whether they agree on its positions, run ropewalk inspect {path}"
         )
     return of(path), resolved
 
@@ -177,9 +183,7 @@ def _start(resolved: Resolved) -> int | None:
 
     found = answer_start(resolved.config)
     if found is None:
-        raise ValueError(
-            f"{resolved.where}: decoder_start_token_id is missing; it says which token an answer begins with"
-        )
+        raise ValueError(f"{resolved.where}: decoder_start_token_id is missing; it is the first token of an answer")
     return found
 
 
@@ -197,7 +201,7 @@ def _warn(model: Transformer, longest: int, max_tokens: int) -> None:
     known = model.plan.longest
     if known is not None and longest + max_tokens > known:
         note(
-            f"up to {longest + max_tokens:,} positions; the model was trained for {known:,}: "
+            f"up to {longest + max_tokens:,} positions, but the model was trained for {known:,}: "
             "quality may degrade beyond that"
         )
 

@@ -21,7 +21,7 @@ app = Commands(
 @app.command(epilog=examples("ropewalk init recipe", "ropewalk init recipe first"))
 @guarded
 def recipe(
-    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .yaml may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="Write this file; .yaml may be left out.")] = Path(
         "my_recipe.yaml"
     ),
     json: Json = False,
@@ -29,7 +29,7 @@ def recipe(
 ) -> None:
     """Write a recipe that trains in under a minute without data, with comments that say what to change.
 
-    `ropewalk list recipes` has larger ones. An existing file is never overwritten.
+    `ropewalk list recipes` lists larger ones. An existing file is never overwritten.
     """
     from ropewalk.train.recipe_template import TEXT
 
@@ -41,16 +41,16 @@ def recipe(
 @app.command(epilog=examples("ropewalk init encoding", "ropewalk init encoding cable"))
 @guarded
 def encoding(
-    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .py may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="Write this file; .py may be left out.")] = Path(
         "my_encoding.py"
     ),
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write an encoding of your own: a bias that works, to be changed into yours.
+    """Write an encoding of your own: a working bias to edit.
 
-    Its kind is the file's name and the class's, cable.Cable, in recipes and for every command. An existing file is
-    never overwritten.
+    In recipes and commands, its kind is the file name and the class name: cable.Cable. An existing file is never
+    overwritten.
     """
     from ropewalk.encodings.template import TEXT
 
@@ -64,7 +64,7 @@ def encoding(
 @app.command(epilog=examples("ropewalk init target", "ropewalk init target rope_check.py"))
 @guarded
 def target(
-    path: Annotated[Path, typer.Argument(metavar="NAME", help="The file to write; .py may be left out.")] = Path(
+    path: Annotated[Path, typer.Argument(metavar="NAME", help="Write this file; .py may be left out.")] = Path(
         "rope_target.py"
     ),
     json: Json = False,
@@ -72,7 +72,7 @@ def target(
 ) -> None:
     """Write a target: what your position code claims to be and how to call it, for `ropewalk verify`.
 
-    Three places in it are to be filled in. An existing file is never overwritten.
+    Fill in the three places marked in it. An existing file is never overwritten.
     """
     from ropewalk.conformance.target_template import TEXT
 
@@ -86,7 +86,7 @@ def _module(path: Path) -> tuple[Path, str, str]:
     """A Python file, the name it is imported by, and what to type first where that is from another folder."""
     path = path if path.suffix else path.with_name(f"{path.name}.py")
     if path.suffix != ".py" or not path.stem.isidentifier():
-        raise ValueError(f"{path} is no module that Python can import; name it like rope_target.py")
+        raise ValueError(f"{path} is not a module that Python can import; give a name like rope_target.py")
     module = ".".join(path.with_suffix("").parts)
     if not path.is_absolute() and all(part.isidentifier() for part in module.split(".")):
         return path, module, ""

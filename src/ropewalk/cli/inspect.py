@@ -1,4 +1,4 @@
-"""`ropewalk inspect`: what positions a checkpoint really uses, and whether every engine reads them alike."""
+"""`ropewalk inspect`: what positions a checkpoint really uses, and whether the engines agree on them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _tokens(value: str) -> int:
 @guarded
 def inspect(
     path: Annotated[
-        str | None, typer.Argument(help="A model directory, a config.json, a .gguf file, or an org/name.")
+        str | None,
+        typer.Argument(help="Inspect this checkpoint: a model directory, a config.json, a .gguf file, or an org/name."),
     ] = None,
     to: Annotated[
         int | None,
@@ -54,7 +55,7 @@ def inspect(
     engines: Annotated[
         str | None,
         typer.Option(
-            "--engines", metavar="NAMES", help="Compare only these engines, such as vllm,llama.cpp; else all."
+            "--engines", metavar="NAMES", help="Compare only these engines, such as vllm,llama.cpp; by default, all."
         ),
     ] = None,
     against: Annotated[
@@ -64,7 +65,11 @@ def inspect(
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
     html: Annotated[
         str | None,
-        typer.Option("--html", metavar="OUT", help="Also write a page with pictures to this file, which stands alone."),
+        typer.Option(
+            "--html",
+            metavar="OUT",
+            help="Also write a self-contained HTML page with pictures to this file, in English and Chinese.",
+        ),
     ] = None,
     allow_kind: AllowKind = None,
     many: Annotated[
@@ -72,46 +77,50 @@ def inspect(
         typer.Option(
             "--many",
             metavar="LIST",
-            help="Take a census instead: read the configs of all checkpoints of a list, a text file with an org/name, "
-            "a URL or a path on each line, or hub:QUERY, such as hub:llama or hub:author=Qwen&limit=100.",
+            help="Take a census instead: read the configs of all checkpoints in this list, which is a text file with "
+            "an org/name, a URL or a path on each line, or hub:QUERY, such as hub:llama or hub:author=Qwen&limit=100.",
         ),
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Keep the census here; the same command continues or repeats it."),
+        typer.Option(
+            "--out", metavar="DIR", help="Keep the census here; run the same command to continue or repeat it."
+        ),
     ] = None,
     rate: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=10_000, help=f"Ask the hub for at most this many configs a second, {RATE:g} unless given."
+            min=0.01, max=10_000, help=f"Fetch at most this many configs per second from the hub; by default, {RATE:g}."
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Read configs in this many processes, 1 unless given.")
+        int | None, typer.Option(min=1, max=4096, help="Read configs in this many processes; by default, 1.")
     ] = None,
     on: Annotated[
-        On | None, typer.Option(help="Run the workers on this machine (local, the default) or on a Ray cluster (ray).")
+        On | None,
+        typer.Option(help="Run the workers on this machine (local) or on a Ray cluster (ray); by default, local."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show what positions a checkpoint uses, and what each engine would compute from it.
 
-    Reads the config alone, never weights; for an org/name only config.json is fetched, and a local path takes
-    precedence.
-    The exit code is 1 where engines disagree or a key about positions is not understood (with --against: where the two
-    differ), 3 where the file is not valid. A census fetches no faster than --rate, and only what has changed since it
-    was last taken; its exit code is 1 where the hub did not answer for some of the list.
+    Only the config is read, never the weights; for an org/name, only config.json is fetched, and a local path takes
+    precedence. The exit code is 1 if engines disagree or a key about positions is not understood (with --against: if
+    the two differ), and 3 if the file is not valid. A census fetches no faster than --rate, and only what has changed
+    since the last census; its exit code is 1 if the hub did not answer for some of the list.
     """
     if many is not None:
         alone = {"PATH": path, "--to": to, "--against": against, "--layers": layers, "--html": html,
                  "--allow-kind": allow_kind}  # fmt: skip
-        _refuse([name for name, value in alone.items() if value], "--many reads many checkpoints, and %s is for one")
+        _refuse(
+            [name for name, value in alone.items() if value], "--many reads many checkpoints, and %s is only for one"
+        )
         if out is None:
             raise typer.BadParameter("--many needs a folder to keep the census in; add --out DIR")
     else:
         census = {"--out": out, "--rate": rate, "--workers": workers, "--on": on}
-        _refuse([name for name, value in census.items() if value is not None], "%s is for a census, which --many takes")
+        _refuse([name for name, value in census.items() if value is not None], "%s is only for a census (--many)")
         if path is None:
             raise typer.BadParameter("name a checkpoint, or take a census of many with --many", param_hint="'PATH'")
     from ropewalk.checkpoints.inspect.report import counted_engines

@@ -46,8 +46,8 @@ def to_paste(reach: Reach) -> list[str]:
     if not blocks:
         return []
     lines = [
-        "What to paste. Each engine's rules give these frequencies; the model was not measured at this length.",
-        f"Which is best, and whether any is better than cropping: ropewalk extend MODEL --to {reach.to} --text PATH",
+        "What to paste. Each engine's rules then give these frequencies; the model was not measured at this length.",
+        f"To measure which is best, and whether any beats cropping: ropewalk extend MODEL --to {reach.to} --text PATH",
     ]
     for one in blocks:
         lines += ["", *_block(one)]

@@ -42,7 +42,7 @@ def headline(report: Report) -> list[str]:
         f"{report.resolved.where}: {key} is not understood: {why}" for key, why in resolved.not_understood.items()
     ]
     if resolved.refusal is not None:
-        lines.append(f"ropewalk inspects it and does not load it: {resolved.refusal}")
+        lines.append(f"ropewalk can inspect it but not load it: {resolved.refusal}")
     return lines
 
 
@@ -250,7 +250,9 @@ def _engines_verdict(report: Report) -> str:
         said.append(f"Not compared: {aspect} in {_listed(report, names)}.")
     paper = report.rows.get("paper")
     if paper is not None and not paper.agrees and not report.at_odds:
-        said.append(f"The {paper.reading.engine.removesuffix(', paper')}'s formula differs from what everybody ships.")
+        said.append(
+            f"The {paper.reading.engine.removesuffix(', paper')}'s formula differs from what the engines compute."
+        )
     return " ".join(said)
 
 
@@ -289,7 +291,7 @@ def notes(report: Report) -> list[str]:
     if report.rotates:
         engines = [row.reading for name, row in report.rows.items() if name != "paper"]
         versions = [f"{one.engine} ({one.version})" for one in engines]
-        found.append("rules were read in the sources of " + joined(versions))
+        found.append("the rules come from the source code of " + joined(versions))
     return [f"- {note}" for note in found]
 
 

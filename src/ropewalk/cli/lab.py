@@ -17,22 +17,25 @@ def lab(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", metavar="FILE", help="Write this .html file; a page of the lab that is there is overwritten."
+            "--out", metavar="FILE", help="Write this .html file; an existing page of the lab is overwritten."
         ),
     ] = Path("ropewalk-lab.html"),
     no_open: Annotated[bool, typer.Option("--no-open", help="Write the file without opening it.")] = False,
 ) -> None:
-    """Write a page on which position encodings can be turned by hand, and open it in a browser.
+    """Write an interactive page about position encodings, and open it in a browser.
 
-    One HTML file in English and Chinese. It needs no server and no network, and can be sent or published as it is. Its
-    numbers are computed in the page, equal to the library's, and start from any of 121 published checkpoints.
+    It is a self-contained HTML file in English and Chinese, which needs no server and no network and can be sent or
+    published as it is. Its numbers are computed in the page, equal the library's, and start from any of 121 published
+    checkpoints.
     """
     from ropewalk.lab.page import page
 
     if out.suffix.lower() not in (".html", ".htm"):
-        raise typer.BadParameter(f"{out} is a page and must end in .html, or a browser shows its source")
+        raise typer.BadParameter(f"{out} must end in .html, or a browser shows its source")
     if out.exists() and "sinusoids-picture" not in out.read_text(encoding="utf-8", errors="replace"):
-        raise ValueError(f"{out} is there and is not a page of the lab; give another name with --out, or remove it")
+        raise ValueError(
+            f"{out} already exists and is not a page of the lab; give another name with --out, or remove it"
+        )
     out.write_text(page(), encoding="utf-8", newline="\n")
     write(str(out))
     if no_open:

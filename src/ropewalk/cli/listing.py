@@ -23,7 +23,7 @@ USUAL = {"keeps_norm": "changes norm", "bidirectional": "causal only", "pointwis
 """Claims most encodings make, and what is said of one that does not."""
 
 app = Commands(
-    help="List the encodings, the scalings, the architectures and the recipes there are.",
+    help="List the available encodings, scalings, architectures and recipes.",
     epilog=examples("ropewalk list encodings", "ropewalk list scalings --json"),
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -34,13 +34,13 @@ app = Commands(
     epilog=examples(
         "ropewalk list encodings",
         "ropewalk list encodings --json",
-        "ropewalk list encodings my_pkg.cable    # and one of your own, the module my_pkg/cable.py",
+        "ropewalk list encodings my_pkg.cable    # with one of your own, the module my_pkg/cable.py",
     )
 )
 @guarded
 def encodings(
     kinds: Annotated[
-        list[str] | None, typer.Argument(metavar="MODULE", help="Encodings outside the package to list as well.")
+        list[str] | None, typer.Argument(metavar="MODULE", help="Also list these encodings from outside ropewalk.")
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -48,7 +48,7 @@ def encodings(
     """List position encodings and what each claims.
 
     Sites: embed changes token vectors, rotate changes queries and keys, bias is added to scores.
-    Claims hold with the default settings. "its parts": whatever the encodings it is made of say.
+    Claims hold with the default settings. "its parts" means that it depends on the encodings it is made of.
     """
     from ropewalk.encodings import find, names
 
@@ -78,7 +78,7 @@ def encodings(
 def scalings(json: Json = False, quiet: Quiet = False) -> None:
     """List the scalings of RoPE's frequencies.
 
-    rope_type is what transformers calls each; it has none for ntk, which is written as a larger rope_theta.
+    rope_type is the name in transformers, which has none for ntk: it is written as a larger rope_theta.
     """
     from ropewalk.scaling import find, names
 
@@ -101,7 +101,7 @@ def scalings(json: Json = False, quiet: Quiet = False) -> None:
 def architectures(json: Json = False, quiet: Quiet = False) -> None:
     """List the architectures whose checkpoints can be inspected, by their model_type.
 
-    A model of several parts is read by its text part, whatever stands around it, where that is one of these.
+    A model with several parts is read by its text part, whatever its other parts are, if the text part is listed here.
     """
     from ropewalk.checkpoints.architectures.table import PARTS, find, names
 
@@ -131,9 +131,9 @@ def architectures(json: Json = False, quiet: Quiet = False) -> None:
 @app.command(name="recipes", epilog=examples("ropewalk list recipes", "ropewalk list recipes --quiet"))
 @guarded
 def recipes_(json: Json = False, quiet: Quiet = False) -> None:
-    """List the recipes that come with ropewalk, each to be named to `train`, `estimate` and `config`.
+    """List the recipes that come with ropewalk; `train`, `estimate` and `config` take their names.
 
-    A first comment in each says how its data is prepared. `ropewalk init recipe` writes one to start from.
+    The first comment in each says how to prepare its data. `ropewalk init recipe` writes one to start from.
     """
     if quiet:
         write("\n".join(recipes.names()))

@@ -32,8 +32,8 @@ app = Commands(
     name="ropewalk",
     help=(
         "Transformer position encodings: inspect, test, train and extend them.\n\n"
-        "Exit codes: 0 good, 1 found something wrong, 2 usage, 3 bad input, 5 something is not installed or not there. "
-        "With ROPEWALK_TRACEBACK=1 an error shows where in the code it comes from."
+        "Exit codes: 0 success, 1 found a problem, 2 wrong usage, 3 bad input, 5 something is not installed or not "
+        "available. Set ROPEWALK_TRACEBACK=1 to get the traceback of an error."
     ),
     epilog=examples(
         "ropewalk list encodings", "ropewalk config show model.encoding=alibi", "ropewalk config show --help"
@@ -73,7 +73,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     pass

@@ -1,6 +1,6 @@
 """What all commands share: where output goes, how it looks, and what the exit code says.
 
-    0 good   1 found something wrong   2 usage   3 bad input   5 environment (something is not installed or not there)
+    0 success   1 found a problem   2 wrong usage   3 bad input   5 environment (something is missing or unavailable)
 
 Data goes to stdout, everything else to stderr. On a terminal tables fit its width and headings are bold, unless
 NO_COLOR is set; anywhere else each row is one line of plain text.
@@ -48,7 +48,7 @@ RecipeFile = Annotated[
     str,
     typer.Argument(
         metavar="RECIPE",
-        help="A YAML file, or one of `ropewalk list recipes`.",
+        help="Read this recipe: a YAML file or a name from `ropewalk list recipes`.",
         autocompletion=completion.recipe,
     ),
 ]
@@ -56,7 +56,7 @@ RecipeChanges = Annotated[
     list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Override a setting of the recipe.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer itself.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only the result.")]
 
 GAP = "  "
 

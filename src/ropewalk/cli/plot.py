@@ -29,21 +29,26 @@ class Language(StrEnum):
 @guarded
 def plot(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Which picture; see --list.", autocompletion=completion.picture)
+        str | None,
+        typer.Argument(metavar="NAME", help="Draw this picture; see --list.", autocompletion=completion.picture),
     ] = None,
     rest: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="THING|KEY=VALUE",
-            help="What to draw it from (a checkpoint, or the folders of runs), and its settings.",
+            help="Draw it from this (a checkpoint, or the folders of runs), with these settings.",
         ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option("--out", metavar="FILE", help="Write this .svg, .png or .json file.")
+        str | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write this .svg, .png or .json file; by default, print to the terminal."
+        ),
     ] = None,
-    lang: Annotated[Language, typer.Option("--lang", help="Write the words in English or Chinese.")] = Language.en,
+    lang: Annotated[Language, typer.Option("--lang", help="Write text in English (en) or Chinese (zh).")] = Language.en,
     dark: Annotated[
-        bool, typer.Option("--dark", help="Draw on a dark page; an .svg without it follows its reader's page.")
+        bool,
+        typer.Option("--dark", help="Draw for a dark background; without it, an .svg follows the reader's theme."),
     ] = False,
     every: Annotated[bool, typer.Option("--list", help="List the pictures, what each takes and its settings.")] = False,
     json: Json = False,
@@ -51,9 +56,8 @@ def plot(
 ) -> None:
     """Draw a picture of an encoding, a checkpoint or a run.
 
-    Without --out the picture is printed in characters, 80 columns wide; --json prints its numbers.
-    .svg and .png need matplotlib: pip install "ropewalk[plot]". Weights are read by `attention`, `norms` and `biases`
-    alone.
+    Without --out, the picture is printed as text, 80 columns wide; --json prints its numbers. .svg and .png need
+    matplotlib: pip install "ropewalk[plot]". Only `attention`, `norms` and `biases` read weights.
     """
     from ropewalk.plot import check_format, text
     from ropewalk.plot import write as write_file
@@ -100,7 +104,7 @@ def _thing(things: list[str], takes: str, name: str) -> Any:
     if len(things) > 1 and takes:
         raise typer.BadParameter(f"{name} takes one {takes.strip('[]')}, got {', '.join(things)}")
     if not takes:
-        raise typer.BadParameter(f"{name} takes settings alone; {things[0]!r} is no KEY=VALUE")
+        raise typer.BadParameter(f"{name} takes only settings; {things[0]!r} is not KEY=VALUE")
     return things[0]
 
 

@@ -20,7 +20,7 @@ def located(word: str) -> str:
     if Path(word).exists():
         return word
     if Path(word).stem in names():
-        raise ValueError(f"{word}: no such file. The recipe that comes with ropewalk is written {Path(word).stem}")
+        raise ValueError(f"{word}: no such file. For the recipe that comes with ropewalk, write {Path(word).stem}")
     if os.sep not in word and not Path(word).suffix:
         near = get_close_matches(word, names(), n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names())}"

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 EPILOG = examples(
-    "ropewalk train decoder --fast                 # seconds: does every part work?",
-    "ropewalk train decoder --dry-run              # what it would cost",
+    "ropewalk train decoder --fast                 # test every part, in seconds",
+    "ropewalk train decoder --dry-run              # print the cost",
     "ropewalk train decoder --fast model.encoding=alibi --out runs/alibi",
 )
 
@@ -53,30 +53,30 @@ def train(
         ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the run into this folder; runs/NAME unless given.")
+        str | None, typer.Option(metavar="DIR", help="Write the run to this folder; by default, runs/NAME.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the newest complete checkpoint.")] = False,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Take two steps with a small copy of the model: train, save, resume, evaluate."),
+        typer.Option("--fast", help="Test with two steps of a small copy of the model: train, save, resume, evaluate."),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cost of the run and exit.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cost of the run, and exit.")] = False,
     allow_drift: Annotated[
-        bool, typer.Option("--allow-drift", help="Resume even where the recipe, data or versions differ.")
+        bool, typer.Option("--allow-drift", help="Resume even if the recipe, data or versions differ.")
     ] = False,
     device: Annotated[
         str | None,
-        typer.Option(metavar="cpu|cuda", help="Train on this device; by default a GPU if there is one."),
+        typer.Option(metavar="cpu|cuda", help="Train on this device; by default, a GPU if there is one."),
     ] = None,
     allow_kind: AllowKind = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model by a recipe, from nothing or from a checkpoint (fine-tuning, continued training).
+    """Train a model from a recipe, from scratch or from a checkpoint (fine-tuning, continued training).
 
-    Runs in one process, or on eight with `torchrun --nproc-per-node 8 -m ropewalk train ...`, laid out by the recipe's
-    mesh. Everything is written to the run's folder, the measurements to metrics.jsonl. Ctrl-C or SIGTERM saves and
-    stops, and --resume continues as if nothing had happened.
+    It runs in one process, or in eight with `torchrun --nproc-per-node 8 -m ropewalk train ...`, arranged by the
+    recipe's mesh. Everything is written to the run's folder, measurements to metrics.jsonl. Ctrl-C or SIGTERM saves and
+    stops, and --resume continues as if the run had not stopped.
     """
     from ropewalk.train.start.recipe import load_recipe
 
@@ -193,10 +193,10 @@ def _say_cost(recipe: Recipe, json: bool) -> None:
     rows = [
         ("parameters", f"{found['parameters']:,}"),
         ("steps", _steps(found)),
-        ("operations of a step", f"{found['flops']['step'] / 1e12:,.2f} TFLOP"),
+        ("operations per step", f"{found['flops']['step'] / 1e12:,.2f} TFLOP"),
         *memory,
-        ("matrix products here", f"{found['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s measured"),
-        ("time", f"about {duration(found['hours'] * 3600)}, at 30 % of that"),
+        ("matrix products here", f"{found['peak_flops_per_second'] / 1e9:,.0f} GFLOP/s, measured"),
+        ("time", f"about {duration(found['hours'] * 3600)}, at 30 % of that speed"),
     ]
     write_table(("one process, this machine", ""), rows)
     if found["assumed"]:

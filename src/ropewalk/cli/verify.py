@@ -45,39 +45,44 @@ def verify(
         str | None,
         typer.Argument(
             metavar="KIND|MODULE:TARGET|CHECKPOINT",
-            help="One of our encodings, where a target of yours is, or a model directory.",
+            help="Test this: a ropewalk encoding, a target of your own, or a model directory.",
             autocompletion=completion.encoding,
         ),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Set this of one of ours: base=500000 scaling.kind=yarn ..."),
+        typer.Argument(
+            metavar="KEY=VALUE", help="Override a setting of a ropewalk encoding: base=500000 scaling.kind=yarn ..."
+        ),
     ] = None,
     only: Annotated[
-        str | None, typer.Option("--only", metavar="IDS", help="Check only these requirements: N1,C4.")
+        str | None, typer.Option("--only", metavar="IDS", help="Check only these requirements, such as N1,C4.")
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="List the requirements and exit.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the requirements, and exit.")] = False,
     explained: Annotated[
-        str | None, typer.Option("--explain", metavar="ID", help="Explain one requirement, with its bugs, and exit.")
+        str | None,
+        typer.Option("--explain", metavar="ID", help="Explain a requirement and the bugs it comes from, and exit."),
     ] = None,
     library: Annotated[
         str | None,
         typer.Option(
-            "--library", metavar="NAME", help="Verify an installed library (transformers, ...), or all of them."
+            "--library", metavar="NAME", help="Test this installed library (transformers, ...), or all of them (all)."
         ),
     ] = None,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="DIR", help="Write what --library all finds here; else into scoreboard."),
+        typer.Option(
+            "--out", metavar="DIR", help="Write the results of --library all here; by default, to scoreboard."
+        ),
     ] = None,
     vectors: Annotated[
-        str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors as plain data and exit.")
+        str | None, typer.Option("--vectors", metavar="DIR", help="Write golden vectors here as plain data, and exit.")
     ] = None,
     engine: Annotated[
         str, typer.Option("--engine", metavar="NAME", help="Read a checkpoint with ropewalk or transformers.")
     ] = "ropewalk",
     allow_kind: AllowKind = None,
-    seed: Annotated[int, typer.Option("--seed", help="Draw random inputs from this seed.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Draw random inputs with this seed.")] = 0,
     json: Json = False,
     quiet: Quiet = False,
     verbose: Annotated[
@@ -86,11 +91,11 @@ def verify(
 ) -> None:
     """Test position code against the requirements: angles far from 0, shifts, caches, padding, configs.
 
-    KIND is one of ours (ropewalk list encodings); MODULE:TARGET is an object of yours with a spec, a build and what
-    it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, checked against its plan.
-    Requirements that do not apply to a target are listed as such and never count as passed. --library all makes the
-    scoreboard: every library that this Python can import, beside ours, as a matrix, as JSON and as a page.
-    The exit code is 1 if anything failed; known failures of a library do not count.
+    KIND is a ropewalk encoding (see ropewalk list encodings); MODULE:TARGET is an object of your own with a spec, a
+    build and the functions it offers (rotate, bias, forward, ...); CHECKPOINT is a model directory, checked against its
+    plan. Requirements that do not apply to a target are listed as such and never count as passed. --library all makes
+    the scoreboard: every library that this Python can import, next to ropewalk, as a matrix, as JSON and as an HTML
+    page. The exit code is 1 if anything failed; known failures of a library do not count.
     """
     if listed:
         return _list(json, quiet)
@@ -125,7 +130,7 @@ def _not_applicable(reports: list[Report]) -> str:
     whys = [*dict.fromkeys(f"{result.id} {result.why}" for report in reports for result in report.results)]
     asked = " or ".join(dict.fromkeys(report.target for report in reports))
     more = f"; and {len(whys) - 3} more" if len(whys) > 3 else ""
-    return f"no requirement of these applies to {asked}: {'; '.join(whys[:3])}{more}"
+    return f"none of these requirements applies to {asked}: {'; '.join(whys[:3])}{more}"
 
 
 def _check_words(target: str | None, library: str | None, engine: str, only: str | None, out: str | None) -> None:
@@ -136,7 +141,7 @@ def _check_words(target: str | None, library: str | None, engine: str, only: str
 
     with typed():
         if out is not None and library != "all":
-            raise ValueError(f"--out {out} is where --library all writes; leave it out, or ask for all")
+            raise ValueError(f"--out {out} is only for --library all; leave it out, or add --library all")
         if library is not None and target is not None:
             raise ValueError(f"--library {library} has targets of its own; leave out {target!r}")
         if library not in (None, "all"):
@@ -161,7 +166,9 @@ def _one(
             raise ValueError(f"there is no file {target} here")
         elsewhere = is_path or ":" in target or ("." in target and not _ours(target))
         if elsewhere and settings:
-            raise ValueError(f"{target} has a spec of its own; {' '.join(settings)} is for encodings of ours")
+            raise ValueError(
+                f"{target} has a spec of its own; leave out {' '.join(settings)}, which is for ropewalk's encodings"
+            )
         if not elsewhere:
             find_kind(target)
     if is_path:
@@ -231,9 +238,8 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
         write("")
         write_table(*scoreboard.table(data))
         for name, target, result in wrong:
-            write(
-                f"\n{name}, {target['says']}: {result['id']} failed, not on its list. {result.get('why', '')}".rstrip()
-            )
+            failed = f"{result['id']} failed, and this is not a known failure."
+            write(f"\n{name}, {target['says']}: {failed} {result.get('why', '')}".rstrip())
             write("\n".join(f"    {line}" for line in result["reproduction"].splitlines()))
         write("\n" + "\n".join(map(str, files)))
     if wrong:
@@ -303,7 +309,7 @@ def _show(report: Report, quiet: bool, verbose: bool, *, named: bool) -> None:
                 limit = "" if found.bound is None else f"  (bound {found.bound:g})"
                 write(f"         {found.measured:9.3g}{limit}  {found.name}")
     elif report.counts["apply"] < len(report.results) and sys.stderr.isatty():
-        note("Not applicable ones with their reasons: -v. What a requirement says: ropewalk verify --explain ID")
+        note("To see why requirements do not apply, add -v. To read a requirement: ropewalk verify --explain ID")
 
 
 @contextmanager
