@@ -149,3 +149,17 @@ def test_a_search_without_its_extra_names_it(
     assert answer.code == 5
     assert 'pip install "ropewalk[search]"' in answer.stderr
     assert not list(Path().glob("*.work"))
+
+
+def test_a_proof_reads_every_text_it_is_given(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    """A folder, a .jsonl by its texts, and more than one of them."""
+    from ropewalk.cli.extend import _beginning
+
+    Path("folder").mkdir()
+    Path("folder", "a.txt").write_text("first", encoding="utf-8")
+    Path("b.jsonl").write_text('{"text": "second"}\n{"text": "third"}\n', encoding="utf-8")
+    paths = [Path("folder"), Path("b.jsonl")]
+    assert _beginning(paths, 512) == "first\n\nsecond\n\nthird"
+    both = [part for path in paths for part in ("--text", str(path))]
+    answer = ropewalk("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarn", *both)
+    assert answer.code == 0, answer.stderr

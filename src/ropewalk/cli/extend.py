@@ -165,7 +165,7 @@ def extend(
         _only_choosing(context)
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
-        sample = _sample() if not text else text[0].read_text(encoding="utf-8")
+        sample = _sample() if not text else _beginning(text, longest)
         free(path, out, gguf)
         written, proofs = _write(path, out, chosen, longest, sample if proof else None, **ways)
         if json:
@@ -343,6 +343,18 @@ def _own(path: str) -> bool:
     from ropewalk.checkpoints.resolve.read import read
 
     return read(path).model_type == MODEL_TYPE
+
+
+def _beginning(paths: list[Path], tokens: int) -> str:
+    """The documents in order, until there is text enough for this many tokens."""
+    from ropewalk.evaluate.documents import texts
+
+    found: list[str] = []
+    for _, text in texts(paths):
+        found.append(text)
+        if sum(map(len, found)) >= 16 * tokens:
+            break
+    return "\n\n".join(found)
 
 
 def _sample() -> str:

@@ -34,7 +34,7 @@ def show(result: Result) -> None:
         order = sorted(one.losses, key=one.losses.__getitem__)
         rows += [
             (
-                f"{one.name}, {one.documents} documents" if place == 0 else "",
+                f"{one.name}, {counted(one.documents, 'document')}" if place == 0 else "",
                 name,
                 f"{one.losses[name]:.4f}",
                 "" if name in one.kept else "dropped",

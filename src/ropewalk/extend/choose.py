@@ -40,7 +40,7 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
     layer = scaled_layer(plan)
     known = trained or (None if layer is None else counted_from(plan, layer))
     if known is None:
-        raise ValueError("the config does not say how long the model was trained; write --trained N")
+        raise ValueError("the config does not state the trained length; add --trained N")
     if layer is None or layer.base is None or layer.rotary_width is None or len(layer.ladders) != 1:
         raise ValueError(f"{path}: no layer rotates by the frequencies of one base, so no scaling can be chosen for it")
     if to < known:
