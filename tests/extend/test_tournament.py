@@ -173,7 +173,7 @@ def test_a_linear_scaling_does_not_say_how_long_training_was(tmp_path: Path) -> 
     """As `inspect --to` has it: the stated length is the extended one, and by which factor is not said."""
     scaled = {**LLAMA, "max_position_embeddings": 16_384, "rope_scaling": {"rope_type": "linear", "factor": 4.0}}
     (tmp_path / "config.json").write_bytes(text(scaled))
-    with pytest.raises(ValueError, match="write --trained N"):
+    with pytest.raises(ValueError, match="add --trained N"):
         rotation(tmp_path, 32_768)
     assert rotation(tmp_path, 32_768, 4096).trained == 4096
     assert rotation(tmp_path, 32_768, 4096).reads == 16_384
