@@ -186,7 +186,7 @@ def test_steps_that_found_nothing_are_not_called_untried(monkeypatch: pytest.Mon
     for said in ("\n".join(searched_lines(found.searched)), text):
         assert "no change to its slow pairs lowered the objective" in said
         assert "not refined" not in said
-    assert "\u6ca1\u6709\u4e00\u6b65\u80fd\u66f4\u4f4e" in text
+    assert "\u6ca1\u6709\u4e00\u6b65\u80fd\u8fdb\u4e00\u6b65\u964d\u4f4e\u76ee\u6807" in text
 
 
 def test_a_search_that_cannot_be_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

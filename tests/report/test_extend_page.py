@@ -126,7 +126,7 @@ def test_the_chinese_verdict_has_the_same_reservations(found: dict[str, Any]) ->
         assert ("\u8bcd\u5143\u4e0a\u6bd4\u622a\u65ad\u5230 64 \u597d" in said) == (best == 32)
     crop = found | {"verdict": found["verdict"] | {"kind": "crop", "winner": "crop", "best": "good"}}
     finals = sum(one["candidate"]["text"] == "whole" for one in found["judged"].values())
-    assert f"\u7ecf\u8fc7\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u65b9\u6848\u7684 Holm" in page("m", crop)
+    assert f"\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u8005\u505a Holm" in page("m", crop)
 
 
 def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> None:
