@@ -59,7 +59,7 @@ rw.plot.sinusoids()
 # %% [markdown]
 # ## RoPE 是若干旋转的乘积
 #
-# 在复平面上，一对特征是一个数，旋转就是乘以 e^(i m omega)。两个旋转后的向量，分数只取决于位置之差。
+# 在复平面上，一对特征是一个数，旋转就是乘以 e^(i m omega)。两个向量旋转后，分数只取决于位置之差。
 
 # %%
 rope = rw.encodings.RoPE(head_width=8, layout="pairs")
@@ -82,7 +82,7 @@ assert abs(score(12, 5) - score(1012, 1005)) < 1e-3
 # ## 从内插到 YaRN
 #
 # 位置内插把每个频率都除以 s。NTK-aware 缩放加大底数，使最慢的一对除以 s，最快的不变。YaRN 保留快的特征对，
-# 慢的除以 s，中间过渡。
+# 慢的除以 s，中间平滑过渡。
 
 # %%
 s, trained = 4, 4096

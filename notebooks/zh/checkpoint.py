@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 你的检查点里有什么
 #
-# 每个词元在什么位置，由 `config.json` 决定，而各引擎的读法并不相同。本笔记读取一份配置，逐层显示它的含义，
+# 每个词元在什么位置，由 `config.json` 决定，而各引擎的读法并不相同。本 notebook 读取一份配置，逐层显示它的含义、
 # 各引擎会算出什么，以及要读更长的文本该怎么办。不需要权重。
 
 # %%
@@ -81,7 +81,7 @@ for scaling in rw.inspect(path, to=65536).to_dict()["scalings"]:
 # %% [markdown]
 # ## 没人报告的错误
 #
-# 没有 `rope_theta` 时，有些代码会取 10,000。在这里这是一个错误，并说明在哪些地方找过。
+# 没有 `rope_theta` 时，有些代码会取 10,000。在这里会报错，并说明在哪些地方找过。
 
 # %%
 broken = {key: value for key, value in config.items() if key != "rope_theta"}
