@@ -21,7 +21,7 @@ from ropewalk.report.chart_svg import NARROW, NORMAL
 from ropewalk.report.comparison.charts import cost, protocol, task
 from ropewalk.report.comparison.page import page
 from tests.report.reading import shown, stands_alone
-from tests.report.twelve_arms import COPY, TEXT, found, planned
+from tests.report.twelve_arms import COPY, CURVES, PIECES, TEXT, found, planned
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +189,14 @@ def test_a_line_is_drawn_from_where_it_enters_the_picture(study: dict[str, Any])
     (line,) = [mark for mark in panel.marks if isinstance(mark, Line) and mark.label == "sinusoidal"]
     assert list(line.y) == [panel.y.high, 3.0, panel.y.high]
     assert 32 < line.x[0] < line.x[1] == 64 < line.x[2] < 512
+
+
+def test_figures_say_on_how_many_pieces_they_rest(study: dict[str, Any]) -> None:
+    """Verdicts rest on all pieces, windows and the loss by position on fewer."""
+    assert study["text"]["pieces"] == PIECES != CURVES
+    english = shown(page("study", study))
+    assert f"One forward pass over each of {CURVES} unseen pieces of text" in english
+    assert f"Consecutive windows without overlap, on {CURVES} pieces of text" in english
 
 
 def test_an_arm_looks_the_same_in_every_figure(study: dict[str, Any]) -> None:

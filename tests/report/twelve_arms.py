@@ -16,7 +16,7 @@ from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
 from tests.compare.tiny_study import RECIPE
 
-TRAINED, LENGTHS, PIECES = 32, (32, 64, 192, 512), 10
+TRAINED, LENGTHS, PIECES, CURVES = 32, (32, 64, 192, 512), 10, 4
 TEXT: dict[str, tuple[float, float, float]] = {
     # loss at the trained length, what 16 times of it adds to the loss of the same tokens, milliseconds of a step
     "rope": (2.910, 1.40, 30.0),
@@ -90,7 +90,7 @@ def _text(near: float, more: float) -> dict[str, Any]:
         # Tokens with little before them cost 0.1 nats, and long windows have fewer of them.
         "non_overlapping": {n: row(near + 0.1 * TRAINED / n + added(n) / 2) for n in LENGTHS},
         "sliding": {TRAINED: row(near)},
-        "context": [0.2] * PIECES,
+        "context": [0.2] * CURVES,
         "by_position": [
             {"from": a, "to": b, "loss": near + 0.5 * 8 / a + added(a)}
             for a, b in itertools.pairwise(edges)

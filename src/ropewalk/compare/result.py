@@ -122,6 +122,8 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         "trained": trained,
         "lengths": lengths,
         "pieces": done[study.reference][0]["pieces"] if done[study.reference] else 0,
+        # Windows and the loss by position are measured on fewer.
+        "curve_pieces": len(done[study.reference][0]["context"]) if done[study.reference] else 0,
         "tail": study.text.tail,
         "context_pays": pays,
         "noise_floor": floors,

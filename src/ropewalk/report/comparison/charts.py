@@ -38,7 +38,7 @@ def positions(found: Mapping[str, Any], language: str, *, whole: bool = False) -
             lines.append(_line(name, at, [part["loss"] for part in parts], looks))
     reached = [name for name, arm in text["arms"].items() if arm["reach"]]
     but = words("position_but", names=", ".join(reached)) if reached else ""
-    about = words("position_about", pieces=text["pieces"], but=but)
+    about = words("position_about", pieces=text["curve_pieces"], but=but)
     return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 
@@ -50,7 +50,7 @@ def protocol(found: Mapping[str, Any], which: str, language: str, *, whole: bool
         each = {int(n): row for n, row in arm[key].items() if not isinstance(row, str) and row and None not in row}
         if each:
             lines.append(_line(name, list(each), list(each.values()), looks, dots=True))
-    about = words(f"{which}_about", tail=text["tail"])
+    about = words(f"{which}_about", tail=text["tail"], pieces=text["curve_pieces"])
     if which == "windows" and (names := _flattered(text)):
         about = sentences(about, words("windows_flatter", names=names, trained=f"{text['trained']:,}"))
     return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language, whole)
