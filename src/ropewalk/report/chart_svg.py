@@ -158,6 +158,8 @@ class _Frame:
         turned = f"translate({_n(self.left)} {_n(from_y)}) scale({self.width / across:.5f} {up:.5f})"
         cells = [element("path", d="".join(runs[step]), class_=f"cells {mark.scale}-{step}") for step in sorted(runs)]
         yield element("g", cells, transform=turned, shape_rendering="crispEdges")
+        if mark.scale == "rising":  # its lowest colour is nearly that of the page
+            yield _rect(self.left, self.top, self.width, self.height, "grid")
         if mark.bar:
             yield from self._bar(mark)
 

@@ -96,7 +96,7 @@ def pairs(shown: Shown, language: str) -> Chart:
     high = max(max(line.y) for line in lines)
     panel = Panel(
         x=Axis(low=-0.5, high=width // 2 - 0.5, label=words("pair")[language]),
-        y=Axis(low=0.9, high=max(2.0, high * 1.15), label=words("divisor")[language], log=True),
+        y=Axis(low=0.9, high=max(2.0, high * 1.4), label=words("divisor")[language], log=True),
         marks=[*level, *lines],
     )
     about = words("pairs_about", most=f"{MOST:g}")[language]
