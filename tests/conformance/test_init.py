@@ -93,7 +93,7 @@ def test_a_file_elsewhere_is_run_where_it_is(ropewalk: Ropewalk, tmp_path: Path)
 def test_a_name_that_cannot_be_imported_is_refused(ropewalk: Ropewalk, tmp_path: Path, name: str) -> None:
     answer = ropewalk("init", "target", name)
     assert answer.code == 3
-    assert "no module that Python can import" in answer.stderr
+    assert "not a module that Python can import" in answer.stderr
     assert not (tmp_path / name).exists()
 
 
