@@ -350,9 +350,11 @@ def _beginning(paths: list[Path], tokens: int) -> str:
     from ropewalk.evaluate.documents import texts
 
     found: list[str] = []
+    left = 16 * tokens  # characters; tokens are shorter in the mean
     for _, text in texts(paths):
         found.append(text)
-        if sum(map(len, found)) >= 16 * tokens:
+        left -= len(text)
+        if left <= 0:
             break
     return "\n\n".join(found)
 
