@@ -66,22 +66,15 @@ def show(result: Result) -> None:
 
 def searched_lines(found: Searched) -> list[str]:
     """What the search did, and what the documents to select on say of it."""
+    from ropewalk.report.extension.tables import refinement
+
     ramp = ", ".join(f"{name} {value:.4g}" for name, value in asdict(found.ramp).items())
     given_up = sum(one.value is None for one in found.trials)
     select = ", ".join(f"{name} {value:.4f}" for name, value in sorted(found.select.items(), key=lambda one: one[1]))
-    if found.refined:
-        then = "the ramp beats every formula, and refining its slow pairs one by one improves it further"
-    elif "refined" in found.select:
-        then = "refining the slow pairs one by one gave no improvement and was discarded"
-    elif min(found.select, key=found.select.__getitem__) == "ramp":
-        no_step = "no change to its slow pairs lowered the objective on the search documents"
-        then = f"the ramp beats every formula, and {no_step}"
-    else:
-        then = "at least one formula is as good as the ramp, so its slow pairs were not refined"
     least = "tail loss and needles" if found.with_needles else "tail loss, without needles,"
     return [
         f"search: {len(found.trials)} settings, {given_up} abandoned halfway, {found.passes} passes; {ramp}",
-        f"search: {least} on the selection documents: {select}; {then}",
+        f"search: {least} on the selection documents: {select}; {refinement(found.to_dict())['en']}",
     ]
 
 

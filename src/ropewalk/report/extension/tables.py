@@ -71,15 +71,12 @@ def searched(searched: Mapping[str, Any]) -> Html:
     title, select = words("searched_title"), searched["select"]
     number, what = Heading(said=words("value"), number=True), words("number")
     numbers = [[words(f"ramp_{name}"), f"{value:.4g}"] for name, value in searched["ramp"].items()]
-    # Of equal ones a formula stands first, and then nothing is refined.
-    tried = "no_step" if min(select, key=select.__getitem__) == "ramp" else "not_refined"
-    state = "taken" if searched["refined"] else "not_taken" if "refined" in select else tried
     about = words(
         "searched_about",
         settings=len(searched["trials"]),
         given_up=sum(one["value"] is None for one in searched["trials"]),
         passes=searched["passes"],
-        refined=words(f"refined_{state}"),
+        refined=refinement(searched),
     )
     made_small = "objective" if searched["with_needles"] else "objective_without_needles"
     names = {"ramp": words("select_ramp"), "refined": words("select_refined")}
@@ -94,6 +91,17 @@ def searched(searched: Mapping[str, Any]) -> Html:
             table([what, number], numbers, label=words("ramp_about")),
         ]
     )
+
+
+def refinement(searched: Mapping[str, Any]) -> dict[str, str]:
+    """What became of refining the slow pairs, in each language."""
+    select = searched["select"]
+    if searched["refined"]:
+        return words("refined_taken")
+    if "refined" in select:
+        return words("refined_not_taken")
+    # Of equal ones a formula stands first, and then nothing is refined.
+    return words("refined_no_step" if min(select, key=select.__getitem__) == "ramp" else "refined_not_refined")
 
 
 def tuned(shown: Shown, tuned: Mapping[str, Any]) -> Html:
