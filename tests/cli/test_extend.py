@@ -153,7 +153,7 @@ def test_a_search_without_its_extra_names_it(
 
 def test_a_proof_reads_every_text_it_is_given(ropewalk: Ropewalk, checkpoint: Path) -> None:
     """A folder, a .jsonl by its texts, and more than one of them."""
-    from ropewalk.cli.extend import _beginning
+    from ropewalk.cli.extend.command import _beginning
 
     Path("folder").mkdir()
     Path("folder", "a.txt").write_text("first", encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.cli.inspect import clean
+from ropewalk.cli.inspect.command import clean
 from tests.checkpoints.engine_configs import DEEPSEEK, GPT_OSS, PHI3, YARN, llama
 from tests.cli.conftest import Ropewalk
 from tests.test_layers import run_without_torch

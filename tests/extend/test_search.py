@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ropewalk.cli.extend_words import searched_lines
+from ropewalk.cli.extend.words import searched_lines
 from ropewalk.evaluate.passage import Nats, Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking

@@ -16,7 +16,7 @@ import yaml
 from safetensors.numpy import save
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from ropewalk.cli.extend import _taken
+from ropewalk.cli.extend.command import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.documents import cut
 from ropewalk.evaluate.passage import Passage

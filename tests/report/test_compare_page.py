@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.cli.compare import show
+from ropewalk.cli.compare.words import show
 from ropewalk.compare.driver import register
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _kendall, _rankings, compared

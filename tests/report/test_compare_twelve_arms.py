@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ropewalk.cli.compare import show
+from ropewalk.cli.compare.words import show
 from ropewalk.compare.derived import best_on_task, flattered
 from ropewalk.compare.judge_tasks import judged_task, points
 from ropewalk.compare.tables import tables

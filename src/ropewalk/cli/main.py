@@ -7,17 +7,14 @@ from typing import Annotated
 import typer
 
 from ropewalk.cli import (
-    compare,
     config,
     data,
     doctor,
     estimate,
     eval,
     export,
-    extend,
     generate,
     init,
-    inspect,
     lab,
     listing,
     plot,
@@ -25,7 +22,10 @@ from ropewalk.cli import (
     train,
     verify,
 )
+from ropewalk.cli.compare import command as compare
+from ropewalk.cli.extend import command as extend
 from ropewalk.cli.help import Commands
+from ropewalk.cli.inspect import command as inspect
 from ropewalk.cli.output import examples
 
 app = Commands(

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.compare import on_workers, run_study, show
+from ropewalk.cli.compare.command import on_workers, run_study
+from ropewalk.cli.compare.words import show
 from ropewalk.cli.output import Json, Quiet, examples, guarded, note, write, write_json
 
 EPILOG = examples("ropewalk quickstart first --no-open --workers 1")

@@ -13,7 +13,7 @@ import pytest
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.files.hub import locate
 from ropewalk.checkpoints.inspect.report import Report, inspect
-from ropewalk.cli.inspect_words import verdict
+from ropewalk.cli.inspect.words import verdict
 from tests.checkpoints.engine_configs import GPT_OSS, LLAMA, PHI3, YARN, llama
 
 PUBLISHED = sorted((Path(__file__).parents[1] / "published").glob("*.json"))

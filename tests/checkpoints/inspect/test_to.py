@@ -18,7 +18,7 @@ from ropewalk.checkpoints.inspect.pasted import Override
 from ropewalk.checkpoints.inspect.report import inspect
 from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.read import read
-from ropewalk.cli import inspect_to
+from ropewalk.cli.inspect import to as inspect_to
 from tests.checkpoints import published
 from tests.checkpoints.engine_configs import DEEPSEEK, LLAMA, PHI3, YARN, llama, yarn_in_llama_cpp
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ropewalk.amounts import amount
-from ropewalk.cli.extend_words import show, show_written, written_data
+from ropewalk.cli.extend.words import show, show_written, written_data
 from ropewalk.cli.output import (
     WRONG,
     Json,

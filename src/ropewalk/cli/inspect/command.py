@@ -153,7 +153,7 @@ def inspect(
     if json:
         shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
     elif quiet:
-        from ropewalk.cli.inspect_words import drift_lines, verdict
+        from ropewalk.cli.inspect.words import drift_lines, verdict
 
         shown("\n".join(drift_lines(report)) if against is not None else verdict(report))
     else:
@@ -168,7 +168,7 @@ def _refuse(given: list[str], why: str) -> None:
 
 
 def _show(report: Report, layers: bool) -> None:
-    from ropewalk.cli import inspect_words as words
+    from ropewalk.cli.inspect import words
 
     shown("\n".join(words.headline(report)))
     if layers:
@@ -190,7 +190,7 @@ def _show(report: Report, layers: bool) -> None:
 
 
 def _show_reach(report: Report) -> None:
-    from ropewalk.cli import inspect_to as words
+    from ropewalk.cli.inspect import to as words
 
     assert report.reach is not None
     shown("")

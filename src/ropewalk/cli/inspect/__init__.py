@@ -1,0 +1,1 @@
+"""`ropewalk inspect`."""
