@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from ropewalk.compare import measure_text
+from ropewalk.compare import measure_tasks, measure_text
 from ropewalk.compare.measure_text import Placed, _context, pieces
-from ropewalk.data.config import TextData
-from ropewalk.data.drawn.skips import Randomised
+from ropewalk.data.config import TaskSetData, TextData
+from ropewalk.data.drawn.skips import PoSE, Randomised
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Passage
 from ropewalk.models import Transformer, TransformerConfig
+from ropewalk.positions import Positions
 
 
 class ByContext:
@@ -70,3 +72,34 @@ def test_a_model_of_randomised_positions_is_measured_at_such() -> None:
     assert found == pytest.approx(Ours(model, model="").nats(Passage(tokens, at, 49)))
     assert Placed(model, None).nats(plain) == pytest.approx(Ours(model, model="").nats(plain))
     assert np.abs(found - Ours(model, model="").nats(plain)).max() > 1e-3
+
+
+class Recording:
+    """A model that answers nothing, and keeps the positions that it is asked at."""
+
+    plan = SimpleNamespace(table=None)
+
+    def __init__(self) -> None:
+        self.at: list[Positions] = []
+
+    def __call__(self, tokens: torch.Tensor, at: Positions) -> torch.Tensor:
+        self.at.append(at)
+        return torch.zeros(*tokens.shape, 32)
+
+
+def test_a_model_of_randomised_positions_is_asked_tasks_at_drawn_ones() -> None:
+    asked = {"lengths": [3, 5], "samples": 4}
+    drawn, ordinary = Recording(), Recording()
+    data = TaskSetData(of=("copy",), longest=3, length=48, positions={"kind": "random", "reach": 3000})
+    found = measure_tasks.measure(drawn, data, asked)
+    measure_tasks.measure(ordinary, data.model_copy(update={"positions": PoSE(reach=3000)}), asked)
+    assert set(found["exact"]["copy"]) == {3, 5}
+    for at, was in zip(drawn.at, ordinary.at, strict=True):
+        assert torch.equal(was.index[0], torch.arange(was.shape[1]))
+        assert at.shape == was.shape
+        assert at.limit == 3000
+        assert bool((at.index.diff() > 0).all())
+        assert int(at.index.max()) > 1500
+        assert len({tuple(row) for row in at.index.tolist()}) == 4
+    short = data.model_copy(update={"positions": Randomised(reach=10)})
+    assert measure_tasks.measure(drawn, short, asked)["exact"]["copy"][5] == "cannot"

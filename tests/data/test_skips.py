@@ -64,10 +64,18 @@ def test_only_positions_change_and_they_grow_within_the_reach(case: tuple[AnyDat
                 jumped, farthest = jumped + breaks, max(farthest, places[-1])
     assert jumped > 20
     assert farthest > 0.9 * REACH
-    # Evaluation leaves nothing out, and declares the same limit.
-    valid = data.batch("valid", 0, rows=4)
-    assert torch.equal(valid.at.index, plain.batch("valid", 0, rows=4).at.index)
+    # Evaluation is at positions that were trained: drawn ones again, and after PoSE those of an ordinary text.
+    valid, before = (each.batch("valid", 0, rows=4) for each in (data, plain))
     assert valid.at.limit == REACH
+    if isinstance(positions, PoSE):
+        assert torch.equal(valid.at.index, before.at.index)
+        assert data.valid_limit == plain.valid_limit == config.length
+    else:
+        assert int(valid.at.index.max()) > REACH / 2
+        assert data.valid_limit == REACH
+        assert same(valid, data.batch("valid", 0, rows=4))
+        if stack != "encoder":
+            assert torch.equal(valid.tokens, before.tokens)
 
 
 @pytest.mark.parametrize("positions", [PoSE(reach=REACH), Randomised(reach=REACH)])

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 
 from ropewalk import positions
-from ropewalk.compare.measure_text import CANNOT
+from ropewalk.compare.measure_text import CANNOT, DRAWN
 from ropewalk.data.batch import IGNORE
 from ropewalk.data.config import TaskSetData
+from ropewalk.data.drawn.skips import Randomised, measured_at
 from ropewalk.data.task_set import TaskSetRows
 from ropewalk.models import Transformer
 
@@ -24,23 +25,34 @@ SEED = 0x5EED
 
 def measure(model: Transformer, data: TaskSetData, asked: dict[str, Any]) -> dict[str, Any]:
     """The share of right answers, by task and size."""
-    rows = TaskSetRows(data, "decoder", SEED, valid=True)
+    rows, skips = TaskSetRows(data, "decoder", SEED, valid=True), measured_at(data.positions)
     return {
         "exact": {
-            task: {size: _share(model, rows, task, size, asked["samples"]) for size in asked["lengths"]}
+            task: {size: _share(model, rows, skips, task, size, asked["samples"]) for size in asked["lengths"]}
             for task in data.of
         }
     }
 
 
 @torch.inference_mode()
-def _share(model: Transformer, rows: TaskSetRows, task: str, size: int, count: int) -> float | str:
+def _share(
+    model: Transformer, rows: TaskSetRows, skips: Randomised | None, task: str, size: int, count: int
+) -> float | str:
     rng = np.random.default_rng([SEED, size])
     told = [rows.told(task, rows.sample(task, size, rng)) for _ in range(count)]
     tokens, target = (torch.from_numpy(np.stack(part)) for part in zip(*told, strict=True))
     length = tokens.shape[1]
-    if model.plan.table is not None and length > model.plan.table:
+    table = model.plan.table if skips is None else skips.reach
+    if table is not None and length > table:
         return CANNOT
-    logits = model(tokens, positions.plain(length, batch=len(tokens)))
+    logits = model(tokens, _places(skips, length, count))
     right = (logits.argmax(-1) == target) | (target == IGNORE)
     return float(right.all(-1).double().mean())
+
+
+def _places(skips: Randomised | None, length: int, count: int) -> positions.Positions:
+    if skips is None:
+        return positions.plain(length, batch=count)
+    rng = np.random.default_rng([DRAWN, length])
+    drawn = np.stack([skips.draw(length, rng) for _ in range(count)])
+    return positions.explicit(torch.from_numpy(drawn), limit=skips.reach)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ropewalk.data.config import TextData
-from ropewalk.data.drawn.skips import Randomised
+from ropewalk.data.drawn.skips import Randomised, measured_at
 from ropewalk.data.layout import describe
 from ropewalk.data.stored import Documents
 from ropewalk.evaluate.documents import Document
@@ -77,7 +77,7 @@ def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[s
     longest = lengths[-1]
     found = pieces(data, longest, asked["documents"])
     few = _spread(found, CURVES)
-    skips = data.positions if isinstance(data.positions, Randomised) else None
+    skips = measured_at(data.positions)
     engine = Placed(model, skips)
     table = model.plan.table if skips is None else skips.reach
 
@@ -106,8 +106,7 @@ def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[s
 
 
 class Placed(Ours):
-    """With positions as in training where these were randomised: neighbours are not at neighbouring positions there,
-    and a model that is asked about such is asked about what it has hardly seen (arXiv:2305.16843 draws them too)."""
+    """With positions as in training where these were randomised."""
 
     def __init__(self, transformer: Transformer, skips: Randomised | None) -> None:
         super().__init__(transformer, model="")

@@ -21,7 +21,7 @@ import numpy as np
 from ropewalk.data.batch import Batch, Row, collate
 from ropewalk.data.config import AnyData, MixtureData, PairsData, TaskData, TaskSetData, TextData
 from ropewalk.data.drawn.masking import Masking
-from ropewalk.data.drawn.skips import AnySkips, skipped
+from ropewalk.data.drawn.skips import AnySkips, measured_at, skipped
 from ropewalk.data.index import indexed
 from ropewalk.data.layout import STREAMS, describe
 from ropewalk.data.mixture import ENDLESS, LongDocuments, Mixed, MixedRows, Repeated
@@ -59,8 +59,8 @@ class Rows(Protocol):
 
 
 class Data:
-    """length: tokens of a sequence, of the longer side of a task. limit: what no position reaches. folder, others: of
-    the data, and of what is mixed with it."""
+    """length: tokens of a sequence, of the longer side of a task. limit: what no position reaches, and valid_limit:
+    none of validation. folder, others: of the data, and of what is mixed with it."""
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class Data:
         self.splits, self.seed, self.vocabulary, self.fingerprint = splits, seed, vocabulary, fingerprint
         self.length, self.positions = length, positions
         self.limit = length if positions is None else positions.reach
+        self.valid_limit = length if measured_at(positions) is None else self.limit
         self.source_length: int | None = getattr(splits["train"], "source_width", None)
         self.start, self.end, self.mask = (special.get(name) for name in ("start", "end", "mask"))
         self.tokenizer = folder / "tokenizer.json" if folder else None
@@ -292,7 +293,7 @@ def _masking(folder: Path, about: dict[str, Any]) -> Masking:
 
 
 class _Change:
-    """What is drawn for each sequence: masks, and in training positions."""
+    """What is drawn for each sequence: masks and positions."""
 
     def __init__(self, masking: Masking | None, positions: AnySkips | None) -> None:
         self.masking, self.positions = masking, positions
@@ -317,7 +318,7 @@ def _ordered(rows: Rows, split: str, seed: int, change: _Change) -> grain.MapDat
     found = _grain().MapDataset.source(rows).seed(seed)
     # Validation too, in one order for every seed: the first sequences may be all of one document.
     found = found.shuffle() if split == "train" else found.shuffle(seed=0)
-    change = change if split == "train" else _Change(change.masking, None)
+    change = change if split == "train" else _Change(change.masking, measured_at(change.positions))
     found = found.random_map(change) if change.masking or change.positions else found
     # Each epoch of training has its own order and masks; an evaluation is the same every time.
     return found.repeat(reseed_each_epoch=split == "train") if len(rows) else found

@@ -242,8 +242,8 @@ class Loop:
                 return self.loss(batch, each=True)
 
         self.learner.eval()
-        length, sizes = self.sizes.length, self.data.token_bytes
-        found = by_position(losses, batches(), length=length, token_bytes=sizes, total=self.world.sum)
+        reach, sizes = self.data.valid_limit, self.data.token_bytes
+        found = by_position(losses, batches(), length=reach, token_bytes=sizes, total=self.world.sum)
         self.valid = {"step": self.step, **found}
         self.learner.train()
         self._reshard()

@@ -7,7 +7,8 @@
                                without replacement and sorted: arXiv:2305.16843, section 3.1
 
 Positions grow within a document, in causality and in windows as in encodings: it is a long text of which some was left
-out. They are a function of the seed and of the sequence's place in the order of training. Evaluation leaves none out.
+out. They are a function of the seed and of the sequence's place in the order of training. What a model is measured at
+is said by `measured_at`.
 """
 
 from __future__ import annotations
@@ -54,6 +55,13 @@ class Randomised(Settings):
 
 
 AnySkips = Annotated[PoSE | Randomised, Field(discriminator="kind")]
+
+
+def measured_at(skips: AnySkips | None) -> Randomised | None:
+    """How the positions of a model trained with these are drawn where it is measured; None: 0, 1, 2, ... After
+    randomised ones neighbours at neighbouring positions are what it has hardly seen, so the paper draws them then too;
+    PoSE's chunks have them."""
+    return skips if isinstance(skips, Randomised) else None
 
 
 def skipped(row: Row, config: AnySkips, rng: np.random.Generator) -> Row:
