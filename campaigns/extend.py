@@ -35,15 +35,23 @@ from ropewalk.report.extension.page import page
 from ropewalk.scaling import YaRN
 from ropewalk.system import peak_memory
 
-# All that a likelihood or a verdict depends on: a run that continues must not mix two versions.
+# All that a likelihood depends on, beside what its key names (the weights, the tokens, the scaling, the dtype): passes
+# of two versions are not mixed.
+LIKELIHOODS = tuple(
+    "src/ropewalk/" + name
+    for name in (
+        *("evaluate/engines", "evaluate/checkpoint.py", "evaluate/passage.py", "evaluate/store.py", "scaling"),
+        *("encodings", "rotation", "attention", "models", "nn", "phase.py", "positions.py", "plan.py", "settings.py"),
+        *("torch_private.py", *("checkpoints/" + one for one in ("load", "files", "resolve", "families"))),
+        "checkpoints/architectures",
+    )
+)
+# And a verdict.
 SOURCES = (
     "campaigns/extend.py",
-    *(
-        "src/ropewalk/" + name
-        for name in ("extend", "evaluate", "scaling", "encodings", "rotation", "attention", "models")
-    ),
-    *("src/ropewalk/" + name for name in ("nn", "phase.py", "positions.py", "plan.py")),
-    *("src/ropewalk/checkpoints/" + name for name in ("load", "files", "tokens", "resolve")),
+    *LIKELIHOODS,
+    *("src/ropewalk/" + name for name in ("extend", "evaluate", "checkpoints/tokens", "trials")),
+    "src/ropewalk/checkpoints/inspect/lengths.py",
 )
 JUDGES = 16
 MEMORY = 6.0
@@ -72,12 +80,12 @@ class Pieces:
             return []
         return [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
 
-    def bars(self, ratio: float) -> dict[str, Any]:
-        """ratio: of the wanted length to the trained one."""
+    def bars(self, ratio: float, *, timed: bool = True) -> dict[str, Any]:
+        """ratio: of the wanted length to the trained one. timed: a search and a training have no time of their own."""
         every = self.all()
         whole = next((minutes for times, minutes in MINUTES.items() if ratio <= times), max(MINUTES.values()))
         most = {
-            "minutes in all": (sum(one["seconds"] for one in every) / 60, whole),
+            **({"minutes in all": (sum(one["seconds"] for one in every) / 60, whole)} if timed else {}),
             "minutes of the longest piece": (max(one["seconds"] for one in every) / 60, PIECE),
             "GiB": (max(one["GiB"] for one in every), MEMORY),
         }
@@ -149,8 +157,8 @@ def main() -> int:
         if getattr(given, option) != options.get_default(option)
     )
     known = pieces.digest(SOURCES)
-    # A draw shares what was measured on the documents to search and to select on.
-    work = given.work / f"{given.name}-{given.to}-{known[:16]}"
+    # A draw shares what was measured on the documents to search and to select on, a search all that was measured.
+    work = given.work / f"{given.name}-{given.to}-{pieces.digest(LIKELIHOODS)}"
     # Of this result: draws share the folder.
     took = Pieces(work / f"{name}.pieces.jsonl")
 
@@ -191,7 +199,7 @@ def main() -> int:
         "command": command,
         "bars": {
             "documents to judge on, at least": bars.bar(len(found.sets.judge), JUDGES, at_least=True),
-            **took.bars(given.to / found.rope.trained),
+            **took.bars(given.to / found.rope.trained, timed=not given.search and not given.tune),
         },
         "measured": {"passes": sum(one["passes"] for one in took.all())}
         | {f"gain, {one}": judged.gain.mean for one, judged in found.judged.items()},

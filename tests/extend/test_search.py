@@ -37,6 +37,7 @@ class Curved(Engineered):
     """Its loss grows with the distance from one list of divisors and one gain, at the full length."""
 
     best: Sequence[float] = BEST.divisors(16)
+    best_gain = BEST.gain
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
         found = super().nats(passage, None)
@@ -46,7 +47,7 @@ class Curved(Engineered):
         off = np.mean([min(abs(math.log(d / b)), 2.0) ** 2 for d, b in zip(divisors, self.best, strict=True)])
         gain = 1.0 if scaling is None else scaling.rotary_gain
         # What it was trained for is as good as 0.4 off: there is something to win, and something to lose.
-        return found - 2.0 - 0.4 + float(off) + 10 * (gain - BEST.gain) ** 2
+        return found - 2.0 - 0.4 + float(off) + 10 * (gain - self.best_gain) ** 2
 
 
 def held(engine: Curved, file: Path | None = None, passes: int | None = PASSES) -> Result:
@@ -166,6 +167,7 @@ def test_what_does_not_pay_on_the_documents_to_select_on_is_not_taken(monkeypatc
         def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
             there = passage.tokens.tobytes() in elsewhere
             self.best = ROPE.divisors(yarn.scaling) if there else BEST.divisors(16)
+            self.best_gain = yarn.gain if there else BEST.gain
             return super().nats(passage, scaling)
 
     yarn = next(one for one in formulas(ROPE) if one.name == "yarn")

@@ -67,6 +67,15 @@ def test_of_equal_ones_the_smallest_factor_wins_then_the_smallest_cost() -> None
     assert "A tie with stronger: take the simplest, good" in found.sentence
 
 
+def test_of_equal_ones_a_formula_is_simpler_than_what_was_searched() -> None:
+    """A ramp near a formula has a factor just below it, which makes it no simpler."""
+    found = held(Engineered(REACH), [LEAVE, STRONGER, GOOD, CROP]).judged
+    near = Judged(replace(GOOD, name="searched", factor=GOOD.factor - 0.01), found["good"].tail)
+    verdict = decide({**found, "searched": near})
+    assert (verdict.kind, verdict.winner) == ("tie", "good")
+    assert verdict.tied == ["good", "stronger", "searched"]
+
+
 def test_of_equal_factors_the_smaller_cost_on_short_text_is_taken() -> None:
     """Which is measured for these, and for no finalist that a larger factor puts behind them."""
 
@@ -230,6 +239,10 @@ def test_at_its_own_length_a_change_must_be_better_than_none(rope: Rope, after: 
         )
     else:
         assert found.winner is not None
+        # Of cropping all finalists are better, leaving it among them.
+        assert set(found.verdict.proven) == {
+            name for name, one in found.judged.items() if one.candidate.text == "whole"
+        }
         over = found.to_dict()["verdict"]["over_leaving"]
         assert over["mean"] == pytest.approx(0.021, abs=0.001)
         assert f"better than no change by {over['mean']:+.4f}" in found.sentence

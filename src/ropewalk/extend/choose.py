@@ -18,7 +18,7 @@ from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
-from ropewalk.extend.candidates.base import scaled
+from ropewalk.extend.candidates.base import SEARCHED, scaled
 from ropewalk.extend.judging import ASKED
 from ropewalk.extend.rounds import Round
 from ropewalk.extend.search.searched import need
@@ -148,7 +148,7 @@ def servable(path: str | Path, rope: Rope, only: Scaling | None = None) -> tuple
 def _can_be_listed(path: str | Path, rope: Rope) -> None:
     """A search ends with a divisor for each pair, which must be read by an engine."""
     pairs = rope.width // 2
-    one = listed("searched", "", [1 + i / pairs for i in range(pairs)], 1.01, rope)
+    one = listed(SEARCHED, "", [1 + i / pairs for i in range(pairs)], 1.01, rope)
     assert one.scaling is not None
     reasons = served(path, rope.to)(one.scaling)
     if None not in reasons.values():

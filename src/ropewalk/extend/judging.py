@@ -2,8 +2,8 @@
 
     better than cropping    Holm over the finalists, paired by document; at a length that the model reads as it is,
                             better than leaving it too, in the same correction
-    a tie                   with the best of those, Holm again: taken is the smallest factor, then the smallest cost on
-                            short text
+    a tie                   with the best of those, Holm again: taken is a formula before what was searched, then the
+                            smallest factor, then the smallest cost on short text
 
 A window with sinks and cropping itself are measured beside them and win nothing: there is nothing to write for them.
 """
@@ -22,6 +22,7 @@ from ropewalk.evaluate.passage import Cannot, Engine, Passage
 from ropewalk.evaluate.statistics import FEWEST, Interval, holm, p_value, paired
 from ropewalk.extend import tails
 from ropewalk.extend.candidates import Candidate
+from ropewalk.extend.candidates.base import SEARCHED
 from ropewalk.extend.rounds import Ask
 from ropewalk.extend.view import seen
 
@@ -207,15 +208,15 @@ def decide(judged: Mapping[str, Judged], *, own: bool = False) -> Verdict:
     proven = [name for name, one in finals.items() if apart[name] and one.gain.mean > 0]
     if not proven:
         return Verdict("crop better" if apart[best] else "crop", "crop", best, [], [], own)
+    better = proven
     if left is not None:
         better = [name for name in proven if name != left and apart[f"{name} over leaving"] and sum(changes[name]) > 0]
         if not better:
             return Verdict("leave", left, best, [left], proven, own)
-        proven = better
-    best = max(proven, key=lambda name: finals[name].gain.mean)
-    behind = {name: p_value(between(finals[best], finals[name])) for name in proven if name != best}
+    best = max(better, key=lambda name: finals[name].gain.mean)
+    behind = {name: p_value(between(finals[best], finals[name])) for name in better if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
-    tied.sort(key=lambda name: (_factor(finals[name]), _short_cost(finals[name])))
+    tied.sort(key=lambda name: (name == SEARCHED, _factor(finals[name]), _short_cost(finals[name])))
     winner = tied[0]
     kind: Kind = "leave" if finals[winner].candidate.scaling is None else "tie" if len(tied) > 1 else "extend"
     return Verdict(kind, winner, best, tied, proven, own)
@@ -299,10 +300,18 @@ def besides(one: Judged) -> str:
     over = "" if longest == one.tail.best_crop else f" over cropping to {longest:,}"
     parts = [] if far is None else [f"on far tokens by {far}{over}"]
     if one.needles:
-        last = one.needles[-1]
-        parts.append("needles found {:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval))
+        parts.append(f"needles found {found_share(one.needles)}")
     if one.candidate.scaling is None:
         parts.append("short text stays as it was")
     elif one.tail.has_short:
-        parts.append(f"cost on short text {one.tail.short_cost}")
+        cost = one.tail.short_cost
+        fewer = "" if cost.documents == one.gain.documents else f" ({cost.documents} documents)"
+        parts.append(f"cost on short text {cost}{fewer}")
     return "; ".join(parts)
+
+
+def found_share(each: Sequence[needles.Needles]) -> str:
+    """At the longest length, with its interval; and of the control, without which it says nothing about length."""
+    last = each[-1]
+    control = f" (control {each[0].share:.0%})" if len(each) > 1 else ""
+    return "{:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval) + control

@@ -44,6 +44,8 @@ class Round:
     losses: dict[str, float]
     """Nats per token of the tail, the mean over documents."""
     kept: list[str]
+    scored: int
+    """Tokens of each tail."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -80,7 +82,7 @@ def plain(
         return {one.name: _mean(seen(engine, one, near), passages, one.scaling) for one in candidates.values()}
 
     losses = ask(name, measure)
-    return Round(name, length, len(documents), losses, ranked(losses, candidates, keep))
+    return Round(name, length, len(documents), losses, ranked(losses, candidates, keep), tail)
 
 
 def skipped(
@@ -114,7 +116,7 @@ def skipped(
     agrees = spearman([cheap[one] for one in probes], [full[one] for one in probes])
     better = order[: -(-len(order) // 2)] if agrees >= TRUSTED else order
     kept = [each for one in better for each in groups[one]]
-    return Skipped(name, longest, len(documents), cheap, kept, agrees, full)
+    return Skipped(name, longest, len(documents), cheap, kept, tail, agrees, full)
 
 
 def _without_gain(scaling: Scaling | None) -> Scaling | None:

@@ -21,6 +21,8 @@ JUDGED = ("judged", "factor", "gain over cropping", "far tokens", "needles", "sh
 
 
 def show(result: Result) -> None:
+    from ropewalk.extend.tails import SOME
+
     write(result.sentence)
     if result.tuned is not None:
         write(result.tuned.sentence)
@@ -61,7 +63,8 @@ def show(result: Result) -> None:
         write(f"not measured: {what}")
     for name, why in result.not_tried.items():
         write(f"not tried: {name}: {why}")
-    write(f"{len(result.sets.judge)} documents, nats per token, {result.engine}; {result.sets.rule}")
+    some = f"short cost and sinks on the first {SOME}, " if len(result.sets.judge) > SOME else ""
+    write(f"{len(result.sets.judge)} documents, {some}nats per token, {result.engine}; {result.sets.rule}")
 
 
 def searched_lines(found: Searched) -> list[str]:
@@ -80,15 +83,14 @@ def searched_lines(found: Searched) -> list[str]:
 
 def _row(one: Judged) -> tuple[str, ...]:
     far = one.tail.far_gain
-    found = (
-        "-" if not one.needles else "{:.0%} [{:.0%}, {:.0%}]".format(one.needles[-1].share, *one.needles[-1].interval)
-    )
+    from ropewalk.extend.judging import found_share
+
     return (
         one.candidate.name,
         "stopped" if one.candidate.factor >= STILL else f"{one.candidate.factor:.4g}",
         str(one.gain),
         "-" if far is None else str(far),
-        found,
+        found_share(one.needles) if one.needles else "-",
         str(one.tail.short_cost) if one.candidate.scaling is not None and one.tail.has_short else "-",
     )
 

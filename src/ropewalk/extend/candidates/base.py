@@ -18,6 +18,8 @@ Text = Literal["whole", "cropped", "sinks"]
 
 SINKS = 4
 """First tokens that a window with sinks keeps (arXiv 2309.17453)."""
+SEARCHED = "searched"
+"""The name of what a search found: of two that are as good, a formula is the simpler one."""
 STILL = 1e9
 """A divisor that stops a pair: within a million positions it turns by less than float32 tells from 0."""
 

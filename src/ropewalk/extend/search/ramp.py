@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from ropewalk.extend.candidates import Candidate, Rope, listed
-from ropewalk.extend.candidates.base import usual_gain
+from ropewalk.extend.candidates.base import SEARCHED, usual_gain
 
 BEYOND = 16.0
 """Times the wanted factor: what pairs are divided by at most. Past that they stand almost still."""
@@ -51,7 +51,7 @@ class Ramp:
 def as_candidate(divisors: Sequence[float], gain: float, rope: Rope) -> Candidate:
     """Six digits, so that what is measured is what is written."""
     each = [float(f"{divisor:.6g}") for divisor in divisors]
-    return listed("searched", "a ramp of six numbers, searched", each, float(f"{gain:.6g}"), rope)
+    return listed(SEARCHED, "a ramp of six numbers, searched", each, float(f"{gain:.6g}"), rope)
 
 
 def ranges(rope: Rope) -> dict[str, tuple[float, float]]:

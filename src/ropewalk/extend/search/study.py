@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import Any
 
 from ropewalk.extend.candidates import Candidate, Rope
@@ -15,6 +16,8 @@ from ropewalk.extend.search.objective import Objective
 from ropewalk.extend.search.ramp import Ramp, nearest, ranges
 
 SEED = 0
+STARTS = 4
+"""Settings that are measured in full before any is given up."""
 LOGARITHMIC = ("span", "power", "factor", "base")
 
 
@@ -47,7 +50,7 @@ def study(objective: Objective, rope: Rope, formulas: Sequence[Candidate], passe
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         sampler = optuna.samplers.TPESampler(seed=SEED, multivariate=True)
-        kept = optuna.create_study(sampler=sampler, pruner=optuna.pruners.MedianPruner(n_startup_trials=4))
+        kept = optuna.create_study(sampler=sampler, pruner=optuna.pruners.NopPruner())
         for ramp in starts:
             kept.enqueue_trial(asdict(ramp))
         found: list[Trial] = []
@@ -59,7 +62,8 @@ def study(objective: Objective, rope: Rope, formulas: Sequence[Candidate], passe
             stage = f"search, setting {len(found) + 1}"
             half = objective.begin(stage, scaling)
             trial.report(half, 0)
-            if trial.should_prune():
+            # optuna's median is over completed trials alone, which get better and better: few would be completed.
+            if len(found) >= STARTS and half > median(one.half for one in found):
                 value = None
                 kept.tell(trial, state=optuna.trial.TrialState.PRUNED)
             else:

@@ -49,10 +49,14 @@ def _besides(shown: Shown) -> str:
         over = "" if longest == tail["best_crop"] else words("besides_over", crop=f"{longest:,}")["zh"]
         parts.append(words("besides_far", over=over, far=str(interval(tail["far_tokens"])))["zh"])
     if shown.first["needles"]:
-        parts.append(words("besides_needles", needles=_share(shown.first["needles"][-1]))["zh"])
+        each = shown.first["needles"]
+        control = words("besides_control", control=f"{each[0]['found']:.0%}")["zh"] if len(each) > 1 else ""
+        parts.append(words("besides_needles", needles=_share(each[-1]), control=control)["zh"])
     scaled = shown.first["candidate"]["scaling"] is not None
-    cost = str(interval(tail["short_cost"]))
-    parts.append(words("besides_short", cost=cost)["zh"] if scaled else words("besides_same")["zh"])
+    cost = interval(tail["short_cost"])
+    fewer = cost.documents != shown.gain(shown.first).documents
+    some = words("besides_some", count=cost.documents)["zh"] if fewer else ""
+    parts.append(words("besides_short", cost=str(cost), some=some)["zh"] if scaled else words("besides_same")["zh"])
     return "\uff1b".join(parts)
 
 

@@ -35,6 +35,6 @@ class Shown:
             signed(gain.mean),
             ends(gain),
             "" if far is None else signed(interval(far).mean),
-            f"{one['needles'][-1]['found']:.0%}" if one["needles"] else "",
+            " / ".join(f"{each['found']:.0%}" for each in reversed(one["needles"])),
             signed(interval(cost).mean) if cost and one["candidate"]["scaling"] is not None else "",
         ]

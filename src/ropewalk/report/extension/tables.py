@@ -202,4 +202,4 @@ def _against(one: Mapping[str, Any]) -> str | dict[str, str]:
 
 def _round(one: Mapping[str, Any]) -> dict[str, str]:
     kind = one["name"].partition(" at ")[0].replace(" ", "_")
-    return words(f"round_{kind}", length=f"{one['length']:,}")
+    return words(f"round_{kind}", length=f"{one['length']:,}", scored=f"{one['scored']:,}")
