@@ -64,7 +64,7 @@ def test_learned_parameters(row: Row, backend: str) -> None:
             if row.kind == "kerple":
                 value.uniform_(0.2, 0.9)
             elif value.ndim == 0:
-                value.fill_(24.3 if "threshold" in name else 0.13)
+                value.fill_(24.3 / 24 if "multiplier" in name else 0.13)
     values = [value.detach().clone().requires_grad_() for value in encoding.parameters()]
     inputs = [x.detach() for x in given(encoding)]
     run = whole_pass(encoding, backend)
