@@ -90,15 +90,17 @@ def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
 
 
 def worse(text: Mapping[str, Any], length: int) -> dict[str, float | None]:
-    """Perplexity over that at the trained length, by arm: the mean over seeds; None where one has none."""
+    """Perplexity over that at the trained length, by arm: the geometric mean over seeds, as in the report; None where
+    one has none."""
     each = {name: ratios(text, name, length) for name in text["arms"]}
-    return {name: mean(seeds) for name, seeds in each.items()}
+    logs = {name: mean([None if one is None else math.log(one) for one in seeds]) for name, seeds in each.items()}
+    return {name: None if one is None else math.exp(one) for name, one in logs.items()}
 
 
 def anchors(found: Mapping[str, Any]) -> dict[str, Any]:
     text, tasks = found["text"], found["tasks"]
     far = str(FAR * text["trained"])
-    over = {name: ratio or math.inf for name, ratio in worse(text, int(far)).items()}
+    over = {name: math.nan if ratio is None else ratio for name, ratio in worse(text, int(far)).items()}
     windows = text["arms"]["alibi"]["non_overlapping"]
     within = {name: mean(arm["same_tokens"][str(text["trained"])]) for name, arm in text["arms"].items()}
     copied = {name: arm["exact"]["copy"][str(2 * tasks["longest"])]["points"] for name, arm in tasks["arms"].items()}

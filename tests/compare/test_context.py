@@ -67,11 +67,23 @@ def test_a_model_of_randomised_positions_is_measured_at_such() -> None:
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     plain = Passage.plain(tokens, 49)
-    at = np.sort(np.random.default_rng([measure_text.DRAWN, 50]).choice(4096, 50, replace=False))
+    rng = np.random.default_rng([measure_text.DRAWN, 50, int(plain.digest, 16)])
+    at = np.sort(rng.choice(4096, 50, replace=False))
     found = Placed(model, Randomised(reach=4096)).nats(plain)
     assert found == pytest.approx(Ours(model, model="").nats(Passage(tokens, at, 49)))
     assert Placed(model, None).nats(plain) == pytest.approx(Ours(model, model="").nats(plain))
     assert np.abs(found - Ours(model, model="").nats(plain)).max() > 1e-3
+
+
+def test_every_text_has_positions_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one draw for all, an interval over texts would leave out what the draw does."""
+    seen = []
+    monkeypatch.setattr(Ours, "nats", lambda self, passage, scaling: seen.append(passage.positions.tolist()))
+    config = TransformerConfig(stack="decoder", width=16, layers=1, heads=2, vocabulary=32, encoding="rope")
+    engine = Placed(Transformer(config), Randomised(reach=4096))
+    for seed in (0, 1, 0):
+        engine.nats(Passage.plain(np.random.default_rng(seed).integers(0, 32, 50), 49))
+    assert seen[0] == seen[2] != seen[1]
 
 
 class Recording:
@@ -93,7 +105,7 @@ def test_a_model_of_randomised_positions_is_asked_tasks_at_drawn_ones() -> None:
     data = TaskSetData(of=("copy",), longest=3, length=48, positions={"kind": "random", "reach": 3000})
     found = measure_tasks.measure(drawn, data, asked)
     measure_tasks.measure(ordinary, data.model_copy(update={"positions": PoSE(reach=3000)}), asked)
-    assert set(found["exact"]["copy"]) == {3, 5}
+    assert set(found["exact"]["copy"]) == set(found["constant"]["copy"]) == {3, 5}
     for at, was in zip(drawn.at, ordinary.at, strict=True):
         assert torch.equal(was.index[0], torch.arange(was.shape[1]))
         assert at.shape == was.shape
@@ -103,3 +115,10 @@ def test_a_model_of_randomised_positions_is_asked_tasks_at_drawn_ones() -> None:
         assert len({tuple(row) for row in at.index.tolist()}) == 4
     short = data.model_copy(update={"positions": Randomised(reach=10)})
     assert measure_tasks.measure(drawn, short, asked)["exact"]["copy"][5] == "cannot"
+
+
+def test_what_one_answer_to_all_questions_gets_right_is_measured() -> None:
+    data = TaskSetData(of=("copy", "parity"), longest=12, length=96)
+    found = measure_tasks.measure(Recording(), data, {"lengths": [12], "samples": 50})["constant"]
+    assert 0.5 <= found["parity"][12] < 0.75
+    assert found["copy"][12] < 0.1

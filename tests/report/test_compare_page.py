@@ -65,7 +65,8 @@ def result(trial: Trial, gain: float = 0.2) -> dict[str, Any]:
         "by_position": [{"from": a, "to": 2 * a, "loss": near if a < 32 else far or near} for a in (8, 16, 32, 64)],
     }  # fmt: skip
     if trial.part == "tasks":
-        measured = {"exact": {"copy": {n: float(n <= REACH[trial.arm]) for n in (2, 4, 8)}}}
+        exact = {"copy": {n: float(n <= REACH[trial.arm]) for n in (2, 4, 8)}}
+        measured = {"exact": exact, "constant": {"copy": dict.fromkeys((2, 4, 8), 0.01)}}
     return {
         "hash": trial.hash, "part": trial.part, "arm": trial.arm, "seed": trial.seed, "factor": 1.0, "rate": 0.01,
         "parameters": 1234, "steps": 10, "tokens": 1000, "step_flops": 1e6, "diverged": None, "loss": near + noise,
@@ -222,7 +223,10 @@ def with_reaches(plan: Plan, reaches: dict[str, list[int]]) -> dict[str, Any]:
             trial = plan.trials.trial("tasks", arm, seed)
             made[trial.hash] = {
                 **result(trial),
-                "measured": {"exact": {"copy": {n: float(n <= reach) for n in lengths}}},
+                "measured": {
+                    "exact": {"copy": {n: float(n <= reach) for n in lengths}},
+                    "constant": {"copy": dict.fromkeys(lengths, 0.01)},
+                },
             }
     return made
 

@@ -13,7 +13,7 @@ import pytest
 
 from ropewalk.cli.compare.words import show
 from ropewalk.compare.derived import best_on_task, flattered
-from ropewalk.compare.judge_tasks import judged_task, points
+from ropewalk.compare.judge_tasks import by_chance, judged_task, points
 from ropewalk.compare.tables import tables
 from ropewalk.plot.chart import Arrow, Line, Note
 from ropewalk.plot.layout import LABEL_GAP, boxes, inches
@@ -71,7 +71,7 @@ def test_a_task_is_judged_at_each_length_by_all_seeds(study: dict[str, Any]) -> 
     )
     assert "The reference rope: 0, 0, 0, 0, 0 %." in english
     assert "Parity at 5 symbols (trained up to 20), accuracy of each seed: best none (100, 100, 100," in english
-    assert "At 40 symbols no seed of any arm gives a single correct answer." in english
+    assert "At 40 symbols no seed of any arm is above chance." in english
 
 
 def test_holm_is_over_the_arms_at_one_length() -> None:
@@ -81,11 +81,30 @@ def test_holm_is_over_the_arms_at_one_length() -> None:
 
     def verdict(arms: int, complete: bool = True) -> str:
         exact = {"rope": reference, **{f"a{n}": better for n in range(arms)}}
-        return judged_task(exact, "rope", [8], list(exact) if complete else ["rope"])["a0"]["lengths"]["8"]["verdict"]
+        return judged_task(exact, "rope", [8], list(exact) if complete else ["rope"], {})["a0"]["lengths"]["8"][
+            "verdict"
+        ]
 
     assert (verdict(1), verdict(6), verdict(11), verdict(1, complete=False)) == (
         "better", "better", "no verdict", "no verdict",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(("solves", "verdict"), [(0.57, "no verdict"), (0.9, "better")])
+def test_constant_answers_are_not_told_apart(solves: float, verdict: str) -> None:
+    """Of 100 questions of parity 57 are odd: five seeds that say so are no better than five that say even."""
+    exact = {"rope": {"8": points([0.43] * 5)}, "odd": {"8": points([solves] * 5)}}
+    found = judged_task(exact, "rope", [8], list(exact), {"8": by_chance(0.57, 100)})
+    assert found["odd"]["lengths"]["8"]["verdict"] == verdict
+    told = {"rope": {"exact": {"parity": exact["rope"]}}, "odd": {"exact": {"parity": exact["odd"]}}}
+    tasks = {"lengths": [8], "arms": told, "chance": {"parity": {"8": by_chance(0.57, 100)}}}
+    assert (best_on_task(tasks, "parity") is None) == (verdict == "no verdict")
+
+
+def test_an_answer_that_nobody_can_guess_is_above_chance() -> None:
+    exact = {"rope": {"8": points([0.0] * 5)}, "copies": {"8": points([0.04] * 5)}}
+    found = judged_task(exact, "rope", [8], list(exact), {"8": by_chance(0.01, 100)})
+    assert found["copies"]["lengths"]["8"]["verdict"] == "better"
 
 
 def test_the_best_arm_is_not_that_of_the_highest_mean(study: dict[str, Any]) -> None:
@@ -98,7 +117,7 @@ def test_the_best_arm_is_not_that_of_the_highest_mean(study: dict[str, Any]) -> 
     for each in exact.values():
         each |= {n: points([0.0] * 5) for n in each}
     assert best_on_task(study["tasks"], "copy") is None
-    assert "Copying: no seed of any arm gives a single correct answer, at any length." in shown(page("study", study))
+    assert "Copying: no seed of any arm is above chance, at any length." in shown(page("study", study))
 
 
 def test_the_share_of_seeds_that_solve_a_length_is_shown(

@@ -102,7 +102,8 @@ def _text(near: float, more: float) -> dict[str, Any]:
 def _tasks(trial: Trial) -> dict[str, Any]:
     shares = {n: each[trial.seed] for n, each in COPY[trial.arm].items()}
     copying = {n: "cannot" if math.isnan(share) else float(share) for n, share in shares.items()}
-    return {"exact": {"copy": copying, "parity": {n: float(n == 5 and trial.arm == "none") for n in SYMBOLS}}}
+    exact = {"copy": copying, "parity": {n: float(n == 5 and trial.arm == "none") for n in SYMBOLS}}
+    return {"exact": exact, "constant": {task: dict.fromkeys(SYMBOLS, 0.01) for task in exact}}
 
 
 def results(plan: Plan) -> dict[str, dict[str, Any]]:

@@ -62,12 +62,14 @@ def _gains(arm: Mapping[str, Any], protocol: str, near: int, far: int) -> list[f
 
 
 def best_on_task(tasks: Mapping[str, Any], task: str) -> tuple[int, list[str]] | None:
-    """The longest length at which any seed answers a question right, and the arms that are best there: by the median of
-    their seeds, of equal ones by the worst seed, then by the best."""
+    """The longest length at which any seed answers more right than by chance, and the arms that are best there: by the
+    median of their seeds, of equal ones by the worst seed, then by the best."""
+    # Results of before know no chance.
+    chance = tasks.get("chance", {}).get(task, {})
     for length in sorted(tasks["lengths"], reverse=True):
         rows = {name: arm["exact"][task][str(length)]["points"] for name, arm in tasks["arms"].items()}
         keys = {name: _key(row) for name, row in rows.items() if row and not isinstance(row, str)}
-        if any(best > 0 for _, _, best in keys.values()):
+        if any(best > chance.get(str(length), 0.0) for _, _, best in keys.values()):
             return length, [name for name, key in keys.items() if key == max(keys.values())]
     return None
 

@@ -3,7 +3,8 @@
 Shares of right answers are nearly all or nothing, so that seeds are ranked and never averaged. Holm's correction is
 over the arms at one length of one task, as it is on text: with five seeds an arm the least p there is, 2 of 252, allows
 six tests at once, too few for all lengths together. The headline is the verdict at the longest length that any seed
-answers, and lengths are fixed before the study is run.
+answers, and lengths are fixed before the study is run. Seeds that all say "odd" are told from seeds that all say "even"
+by what the questions happen to be, so there is no verdict where no seed is above what one answer to all of them gets.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from ropewalk.evaluate.statistics import LEVEL, holm, wilson
 
 SOLVED = 0.9
 """Share of right answers from which on a task counts as solved."""
+
+GUESSED = 0.1
+"""Share of the questions from which on an answer to all of them is a guess that pays."""
 
 
 def points(each: Sequence[float | str]) -> dict[str, Any]:
@@ -37,6 +41,12 @@ def points(each: Sequence[float | str]) -> dict[str, Any]:
         "high": high,
         "median": statistics.median(numbers),
     }
+
+
+def by_chance(constant: float, samples: int) -> float:
+    """The share up to which right answers say nothing, where one answer to all questions has so many right: of few
+    questions a guess may have more by luck. 0 where no answer comes often enough to be guessed."""
+    return wilson(round(constant * samples), samples)[1] if constant >= GUESSED else 0.0
 
 
 def reach(exact: Mapping[str, Mapping[str, Any]], lengths: Sequence[int]) -> list[float]:
@@ -59,10 +69,12 @@ def judged_task(
     reference: str,
     lengths: Sequence[int],
     complete: Collection[str],
+    chance: Mapping[str, float],
 ) -> dict[str, dict[str, Any]]:
     """Of each arm on one task: the verdict at each length, and that on how far its seeds solve all.
 
     exact: of each arm, `points` by length. complete: arms with all their seeds; others get no verdict.
+    chance: by length, the share up to which answers say nothing.
     """
     far = {name: reach(each, lengths) for name, each in exact.items()}
     nowhere = [name for name, each in exact.items() if all(isinstance(one["points"], str) for one in each.values())]
@@ -73,13 +85,13 @@ def judged_task(
     }
     for length in sorted({*lengths}):
         row = {name: exact[name][str(length)]["points"] for name in answer}
-        for name, one in ranked(row, reference, complete).items():
+        for name, one in ranked(row, reference, complete, chance.get(str(length), 0.0)).items():
             answer[name]["lengths"][str(length)] = one
     return answer
 
 
 def ranked(
-    values: Mapping[str, Sequence[float] | str], reference: str, complete: Collection[str]
+    values: Mapping[str, Sequence[float] | str], reference: str, complete: Collection[str], chance: float = 0.0
 ) -> dict[str, dict[str, Any]]:
     """p and verdict of each arm whose seeds have a number, or that it cannot."""
     base = values.get(reference, ())
@@ -104,6 +116,7 @@ def ranked(
             name in tested
             and {name, reference} <= {*complete}
             and least_p(len(each), len(base)) <= (1 - LEVEL) / len(tested)
+            and (not chance or max(*each, *numbers[reference]) > chance)
         ):
             verdict = "tie" if not rejected[name] else "better" if tested[name].above > 0 else "worse"
         answer[name] = {"p": tested[name].p if name in tested else None, "verdict": verdict}

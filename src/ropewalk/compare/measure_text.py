@@ -114,7 +114,8 @@ class Placed(Ours):
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
         if self.skips is not None:
-            rng = np.random.default_rng([DRAWN, len(passage.tokens)])
+            # Each text has its own, so that an interval over texts holds what the draw does.
+            rng = np.random.default_rng([DRAWN, len(passage.tokens), int(passage.digest, 16)])
             positions = self.skips.draw(len(passage.tokens), rng)
             passage = Passage(passage.tokens, positions, passage.scored)
         return super().nats(passage, scaling)

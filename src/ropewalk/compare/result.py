@@ -15,7 +15,7 @@ from typing import Any
 
 from ropewalk.compare.cost import Cost
 from ropewalk.compare.difference import difference, noise_floor, verdicts
-from ropewalk.compare.judge_tasks import SOLVED, judged_task, points
+from ropewalk.compare.judge_tasks import SOLVED, by_chance, judged_task, points
 from ropewalk.compare.measure_text import CANNOT, as_one_text
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
@@ -273,6 +273,19 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             }
             for task in data.of
         }
+    # Every trial has the same questions; none is known before the first.
+    known = [
+        one["measured"]["constant"]
+        for name in names
+        for one in _judged(plan, "tasks", name, results)
+        if one["measured"]
+    ]
+    chance = {
+        task: {
+            str(n): by_chance(_at(one[task], n), study.tasks.samples) for one in known[:1] for n in study.tasks.lengths
+        }
+        for task in data.of
+    }
     # Without the seeds that the study asks of its reference nobody is judged.
     asked = names if study.tasks.reference_seeds is not None else []
     complete = [name for name in asked if arms[name]["seeds"] >= plan.seeds("tasks", name, results)]
@@ -282,9 +295,14 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
         "lengths": sorted({*study.tasks.lengths}),
         "samples": study.tasks.samples,
         "solved": SOLVED,
+        "chance": chance,
         "verdicts": {
             task: judged_task(
-                {name: arm["exact"][task] for name, arm in arms.items()}, study.reference, study.tasks.lengths, complete
+                {name: arm["exact"][task] for name, arm in arms.items()},
+                study.reference,
+                study.tasks.lengths,
+                complete,
+                chance[task],
             )
             for task in data.of
         },
@@ -304,7 +322,8 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
         each = _judged(plan, part, arm, results)
         steps = [one["timing"]["step"] for one in each if one["timing"]["step"]]
         found[arm] = {
-            "step": statistics.median(steps) if steps else None,
+            # What else the machine did only added to it, and to some seeds more than to others.
+            "step": min(steps, default=None),
             "train": sum(one["timing"]["train"] for one in each),
             "curves": [[] if one["diverged"] else [(n, _finite(at)) for n, at in one["curve"]] for one in each],
             "steps": each[0]["steps"] if each else 0,

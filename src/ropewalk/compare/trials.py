@@ -19,9 +19,10 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
-from ropewalk.compare.measure_text import PROTOCOL, pieces
+from ropewalk.compare import measure_tasks, measure_text
 from ropewalk.compare.study import Study, TaskPart, TextPart
 from ropewalk.data.config import TaskData, TaskSetData, TextData
+from ropewalk.data.drawn.skips import measured_at
 from ropewalk.data.layout import describe
 from ropewalk.data.task_set import TaskSetRows
 from ropewalk.encodings import find
@@ -33,6 +34,9 @@ from ropewalk.train.start.source import open_source
 
 ALIKE = 0.005
 """Share of its parameters by which an arm may differ from the reference unsaid."""
+
+
+PROTOCOLS = {"text": measure_text.PROTOCOL, "tasks": measure_tasks.PROTOCOL}
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ class Trial:
     @cached_property
     def hash(self) -> str:
         """Of the training and of what is measured of it."""
-        return digest({"training": self.training, "measure": self.measure, "protocol": self.measure and PROTOCOL})
+        return digest(
+            {"training": self.training, "measure": self.measure, "protocol": self.measure and PROTOCOLS[self.part]}
+        )
 
     @cached_property
     def training(self) -> str:
@@ -74,6 +80,8 @@ class Trial:
             "sources": _sources(self.recipe.model),
             "threads": self.threads,
         }
+        if measured_at(getattr(self.recipe.data, "positions", None)) is not None:
+            told["validated"] = "at drawn positions"  # once at 0, 1, 2, ..., and the best learning rate by that
         if self.recipe.train.start is not None:
             # By content: another checkpoint may stand under the same path later.
             told["start"] = _start(self.recipe.train.start)
@@ -130,7 +138,7 @@ class Trials:
                 f"text.tail={asked['lengths'][0] - 1} or less"
             )
         assert isinstance(data, TextData)
-        pieces(data, asked["lengths"][-1], asked["documents"])
+        measure_text.pieces(data, asked["lengths"][-1], asked["documents"])
 
     def _comparable(self, part: str, arm: str) -> None:
         ours, theirs = self.recipes[part, arm], self.recipes[part, self.study.reference]
