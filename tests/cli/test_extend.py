@@ -163,3 +163,27 @@ def test_a_proof_reads_every_text_it_is_given(ropewalk: Ropewalk, checkpoint: Pa
     both = [part for path in paths for part in ("--text", str(path))]
     answer = ropewalk("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarn", *both)
     assert answer.code == 0, answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--html", "nowhere/page.html"), "nowhere is not a directory; create it first"),
+        (("--vllm", "nowhere/python"), "nowhere/python: No such file or directory; give the python of vLLM's"),
+        (("--tune", "infmin"), "'infmin': write steps, such as 200, or minutes, such as 30min"),
+        (("--text", "five.jsonl"), 'five.jsonl:1: not a JSON object with a text under "text"'),
+        (("--text", "latin.txt"), "latin.txt: not UTF-8 text"),
+    ],
+)
+def test_what_is_wrong_is_found_before_anything_is_measured(
+    ropewalk: Ropewalk, checkpoint: Path, given: tuple[str, ...], says: str
+) -> None:
+    write_texts(12)
+    Path("five.jsonl").write_text('{"text": 5}\n')
+    Path("latin.txt").write_bytes("caf\u00e9".encode("latin-1"))
+    size = ("--documents", "8", "--tail", "32")
+    answer = ropewalk("extend", str(checkpoint), "longer", "--to", "256", "--text", "texts", *size, *given)
+    assert answer.code in (2, 3), answer.stderr
+    assert says in " ".join(answer.stderr.split())
+    assert not list(Path("longer.work").glob("measurements.jsonl"))
+    assert not Path("longer").exists()

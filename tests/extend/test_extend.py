@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 
+from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.extend import greedy
@@ -203,9 +204,82 @@ def test_pickles_and_code_are_named_and_not_copied(models: Path, tmp_path: Path)
     shutil.copytree(models / "source", tmp_path / "source")
     (tmp_path / "source" / "modeling.py").write_text("raise SystemExit")
     (tmp_path / "source" / "old.bin").write_bytes(b"x")
+    (tmp_path / "source" / "CODE.PY").write_text("raise SystemExit")
+    (tmp_path / "source" / "vectors").write_bytes(b"\x80\x04\x95")
+    (tmp_path / "source" / "tool").write_bytes(b"\x7fELF\x02")
+    (tmp_path / "source" / "notes.txt").write_text("I am text.\n")
     done = write(tmp_path / "source", tmp_path / "out", YaRN(factor=2, trained=256), TO)
-    assert done.left_out == ("modeling.py", "old.bin")
-    assert not (tmp_path / "out" / "modeling.py").exists()
+    assert done.left_out == ("CODE.PY", "modeling.py", "old.bin", "tool", "vectors")
+    assert not {path.name for path in (tmp_path / "out").iterdir()} & {*done.left_out}
+    assert (tmp_path / "out" / "notes.txt").exists()
+
+
+def test_links_to_elsewhere_are_named_and_not_copied(models: Path, tmp_path: Path) -> None:
+    """They would carry any file of this machine into what is given away; those into the hub's cache are the model."""
+    blobs, home = tmp_path / "hub" / "blobs", tmp_path / "hub" / "snapshots" / "a"
+    blobs.mkdir(parents=True)
+    home.mkdir(parents=True)
+    for file in (models / "source").iterdir():
+        shutil.copy(file, blobs / file.name)
+        (home / file.name).symlink_to(blobs / file.name)
+    (tmp_path / "secret").write_text("key")
+    (home / "sub").mkdir()
+    (home / "notes.txt").symlink_to(tmp_path / "secret")
+    (home / "sub" / "x.dat").symlink_to(tmp_path / "secret")
+    (home / "endless").symlink_to("/dev/zero")
+    done = write(home, tmp_path / "out", YaRN(factor=2, trained=256), TO)
+    assert done.left_out == ("endless", "notes.txt", "sub/x.dat")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in (models / "source").iterdir()}
+
+
+def test_a_directory_of_pickles_is_refused_before_anything_is_measured(models: Path, tmp_path: Path) -> None:
+    shutil.copytree(models / "source", tmp_path / "source")
+    (tmp_path / "source" / "model.safetensors").rename(tmp_path / "source" / "pytorch_model.bin")
+    for call in (
+        lambda: free(tmp_path / "source", tmp_path / "out", None),
+        lambda: write(tmp_path / "source", tmp_path / "out", SCALINGS[0], TO),
+    ):
+        with pytest.raises(ValueError, match="safetensors"):
+            call()
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("scaling", [Linear(factor=2), Llama3(factor=2, trained=256)], ids=lambda one: one.kind)
+def test_llama_cpp_is_asked_about_a_file_that_is_not_float32_also_without_flags(
+    models: Path, tmp_path: Path, scaling: Scaling
+) -> None:
+    source, out = tmp_path / "half.gguf", tmp_path / "out.gguf"
+    export(models / "source", source, format="gguf", dtype="float16")
+    write(source, out, scaling, TO)
+    found = next(one for one in prove(source, out, scaling, TO, TEXT) if one.engine == "llama.cpp")
+    assert (found.not_run, found.failed, found.against) == (None, False, "ropewalk on the source, quantised")
+    other = scaling.model_copy(update={"factor": 8.0})
+    wrong = next(one for one in prove(source, out, other, TO, TEXT) if one.engine == "llama.cpp")
+    assert wrong.failed
+
+
+LISTED = LongRoPE(short=(1.0,) * 7 + (3.0,), long=(1.0,) * 7 + (3.0,), trained=256, factor=2, attention_factor=1.1)
+
+
+@pytest.mark.parametrize("scaling", [LISTED, *SCALINGS], ids=lambda scaling: scaling.kind)
+def test_a_file_that_has_the_scaling_already_gets_the_length(models: Path, tmp_path: Path, scaling: Scaling) -> None:
+    """As a tuned model does: its divisors are in the file, and are those that are wanted."""
+    first, again = tmp_path / "first.gguf", tmp_path / "again.gguf"
+    write(models / "model.gguf", first, scaling, TO - 128)
+    applied = NTK(factor=1.0) if isinstance(scaling, NTK) else scaling
+    assert write(first, again, applied, TO).engines == {"llama.cpp": None}
+    whole, part = GGUF(again), GGUF(first)
+    assert whole.small["llama.context_length"] == TO
+    assert {*whole.tensors} == {*part.tensors}
+    found = {one.engine: one for one in prove(first, again, applied, TO, TEXT)}
+    assert not any(one.failed or one.not_run for one in found.values())
+
+
+def test_no_command_is_given_for_a_file_that_cannot_be_made(models: Path, tmp_path: Path) -> None:
+    """GGUF has no key for YaRN without rounded ends."""
+    done = write(models / "source", tmp_path / "out", YaRN(factor=2, trained=256, truncate=False), TO)
+    assert done.engines["llama.cpp"]
+    assert "llama.cpp" not in done.commands(TO)
 
 
 def test_tokens_chosen_with_a_cache_are_those_without(models: Path, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import string
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import yaml
 from safetensors.numpy import save
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.cli.extend.command import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.documents import cut
@@ -28,18 +31,21 @@ from ropewalk.extend.choose import choose
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.prove import prove
 from ropewalk.extend.tournament import Result, run
+from ropewalk.extend.tune import texts as found_texts
 from ropewalk.extend.tune import training, tune
-from ropewalk.extend.tune.texts import to_train_on, tokenizer_of
+from ropewalk.extend.tune.texts import near_copies, to_train_on, tokenizer_of, write_data
 from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
 from ropewalk.extend.write import write
 from ropewalk.report.extension.page import page
-from ropewalk.scaling import NTK, YaRN
+from ropewalk.scaling import NTK, LongRoPE, YaRN
 from ropewalk.trials.jobs import Workers
+from tests.checkpoints.small_models import make, make_gguf
 from tests.checkpoints.valid_files import LLAMA, llama, text
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets
 from tests.report.reading import Page
 
 TRAINED, LONG = 64, 256
+DIVISORS = tuple(1.0 + 0.2 * pair for pair in range(8))
 SCALING = YaRN(factor=4, trained=TRAINED)
 TUNING = Tuning(steps=6, rate=1e-2)
 
@@ -128,6 +134,76 @@ def test_a_tuned_base_is_raised_once(model: Path, texts: Path, tmp_path: Path, m
     assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-5)
 
 
+LISTED = LongRoPE(short=DIVISORS, long=DIVISORS, trained=256, factor=2, attention_factor=1.05)
+
+
+@pytest.mark.no_poison  # compiled kernels
+def test_a_tuned_file_is_written_with_divisors_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BATCH", 512)
+    source, folder, longer = make_gguf("llama", tmp_path), tmp_path / "texts", 512
+    folder.mkdir()
+    known = of(source)
+    for number in range(14):
+        letters = "".join(random.Random(number).choices(string.ascii_letters, k=3 * longer))
+        begun = known.decode(known.encode(letters, special=False)[: longer - 40])
+        (folder / f"{number}.txt").write_text(begun + letters[:90])
+    short = Tuning(steps=1)
+    found = choose(source, longer, [folder], tmp_path / "work", judges=8, tail=32, only=LISTED, tuning=short)
+    assert found.tuned is not None
+    tuned, _, applied = _taken(str(source), replace(found, tuned=replace(found.tuned, kind="take")))
+    assert applied is not None
+    done = write(tuned, tmp_path / "out.gguf", applied, longer)
+    assert done.engines == {"llama.cpp": None}
+    loss = float(opened(done.path)[0].nats(Passage.plain(found.sets.judge[0].tokens, 32)).mean())
+    assert loss == pytest.approx(found.tuned.judged.tail.loss[longer][0], abs=1e-5)
+
+
+def test_no_text_left_to_train_on_is_found_before_anything_is_measured(
+    model: Path, texts: Path, tmp_path: Path
+) -> None:
+    few = tmp_path / "few"
+    few.mkdir()
+    for number in range(12):
+        shutil.copy(texts / f"{number}.txt", few)
+    with pytest.raises(ValueError, match="none of the 12 texts is left to train on"):
+        asked(model, few, tmp_path / "work")
+    assert not (tmp_path / "work" / "measurements.jsonl").exists()
+
+
+def test_a_type_that_cannot_be_written_after_training_is_refused_first(tmp_path: Path, texts: Path) -> None:
+    make("gpt neox", tmp_path / "source")
+    with pytest.raises(ValueError, match="a gpt_neox cannot be written with another scaling after training"):
+        choose(tmp_path / "source", 512, [texts], tmp_path / "work", only=SCALING, tuning=TUNING)
+    assert not (tmp_path / "work").exists()
+
+
+def test_texts_that_were_half_tokenized_are_continued(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, folder, real = {"a": "rope" * 500, "b": "walk" * 500}, tmp_path / "tune" / "data", found_texts.prepare
+    begun = {"times": []}
+
+    def killed(files: Any, *more: Any) -> None:
+        begun["times"].append(files[0].stat().st_mtime_ns)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(found_texts, "prepare", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            write_data(kept, model, folder)
+    first, second = begun["times"]
+    assert first == second
+    monkeypatch.setattr(found_texts, "prepare", real)
+    write_data(kept, model, folder)
+    assert folder.is_dir()
+
+
+def test_weights_trained_in_another_precision_are_others(model: Path) -> None:
+    start, result = Candidate("a", "", SCALING), SimpleNamespace(model="m", rope=ROPE)
+    names = {tune._named(result, start, TUNING, ["x"], bfloat16=narrow) for narrow in (False, True)}
+    assert len(names) == 2
+
+
 def test_the_time_of_a_run_counts_from_its_beginning(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +271,17 @@ def test_a_near_copy_of_what_judges_is_not_trained_on(tmp_path: Path) -> None:
     kept, alike = to_train_on([tmp_path], [judge], encode)
     assert {text.split()[0] for text in kept.values()} == {book[1500], "new0"}
     assert alike == 3
+
+
+def test_a_near_copy_is_seen_in_a_script_without_spaces() -> None:
+    """Of two editions one character in a hundred differs, which is one in nearly every clause."""
+    draws = random.Random(2)
+    book = "".join(chr(draws.randrange(0x4E00, 0x5E00)) + ("\uff0c" if n % 12 == 11 else "") for n in range(4000))
+    edition = "".join("\u4e00" if n % 100 == 7 else letter for n, letter in enumerate(book))
+    unbroken = book.replace("\uff0c", "")
+    other = "".join(chr(draws.randrange(0x4E00, 0x5E00)) for _ in range(4000))
+    found = near_copies({"edition": edition, "unbroken": unbroken, "other": other}, [book])
+    assert found == {"edition", "unbroken"}
 
 
 @pytest.mark.parametrize(

@@ -63,16 +63,26 @@ def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     for path in paths:
         if path.is_dir():
             yield from texts(sorted(file for file in path.rglob("*") if file.suffix in (".txt", ".md", ".jsonl")))
-        elif path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as lines:
-                for number, line in enumerate(lines, 1):
-                    try:
-                        text = json.loads(line)["text"]
-                    except (ValueError, KeyError, TypeError):
-                        raise ValueError(f'{path}:{number}: not a JSON object with a key "text"') from None
-                    yield f"{path.name}:{number}", text
-        else:
-            yield path.name, path.read_text(encoding="utf-8")
+            continue
+        try:
+            if path.suffix == ".jsonl":
+                yield from _lines(path)
+            else:
+                yield path.name, path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start:,})") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str]]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                text = json.loads(line)["text"]
+            except (ValueError, KeyError, TypeError):
+                text = None
+            if not isinstance(text, str):
+                raise ValueError(f'{path}:{number}: not a JSON object with a text under "text"')
+            yield f"{path.name}:{number}", text
 
 
 def far_places(tokens: Numbers, tail: int, farther: int) -> Numbers:

@@ -9,8 +9,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from ropewalk.checkpoints.architectures.table import TABLE
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
+from ropewalk.checkpoints.load.stream import open_checkpoint
+from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.evaluate.battery import far_from
@@ -22,7 +25,7 @@ from ropewalk.extend.candidates.base import SEARCHED, scaled
 from ropewalk.extend.judging import ASKED
 from ropewalk.extend.rounds import Round
 from ropewalk.extend.search.searched import need
-from ropewalk.extend.sets import draw
+from ropewalk.extend.sets import Sets, draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
 from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.extend.write import served
@@ -83,6 +86,7 @@ def choose(
             raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
         if find_spec("grain") is None:
             raise ModuleNotFoundError("grain is not installed", name="grain")
+        _can_be_trained(path)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     if search is not None:
         need()
@@ -99,6 +103,8 @@ def choose(
 
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
+        # Known before anything is measured, which takes hours.
+        kept, alike = ({}, 0) if tuning is None else _to_train_on(texts, sets, encode)
         candidates, refused = servable(path, rope, only)
         if only is not None and only.kind in refused:
             raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
@@ -117,7 +123,7 @@ def choose(
 
             save(work, found.to_dict())
             tuned = tune(
-                Path(path), found, texts, work, tuning, encode,
+                Path(path), found, kept, alike, work, tuning, encode,
                 opening=opening, workers=workers, end=end, shown=shown, progress=progress,
             )  # fmt: skip
             found = replace(found, tuned=tuned)
@@ -143,6 +149,29 @@ def servable(path: str | Path, rope: Rope, only: Scaling | None = None) -> tuple
         else:
             kept.append(one)
     return kept, refused
+
+
+def _to_train_on(
+    texts: Sequence[Path], sets: Sets, encode: Callable[[str], Sequence[int]]
+) -> tuple[dict[str, str], int]:
+    from ropewalk.extend.tune.texts import to_train_on
+
+    return to_train_on(texts, [*sets.judge, *sets.select, *sets.search], encode)
+
+
+def _can_be_trained(path: str | Path) -> None:
+    """What is trained must have a form to be written in, with the new scaling."""
+    source = open_checkpoint(meant(Path(path)))
+    if source.model_type == MODEL_TYPE:
+        return
+    able = {name for name, row in TABLE.items() if row.one_rotation}
+    if source.gguf:
+        able &= {name for name, row in TABLE.items() if row.gguf and row.gguf.to_config is not None}
+    if source.model_type not in able:
+        raise ValueError(
+            f"--tune: a {source.model_type} cannot be written with another scaling after training (these can: "
+            f"{', '.join(sorted(able))}); leave out --tune"
+        )
 
 
 def _can_be_listed(path: str | Path, rope: Rope) -> None:

@@ -2,7 +2,8 @@
 
 What was meant is the source under the scaling, computed by us in float32. A quantised file is another matter: llama.cpp
 rounds activations to eight bits there, so its likelihoods of the written file are compared with its own of the source
-started with the flags for the same scaling. transformers also chooses tokens across the old length, with a cache and
+started with the flags for the same scaling; where there are none, with what was meant, as closely as the two engines
+agree on the source at its own length. transformers also chooses tokens across the old length, with a cache and
 without.
 """
 
@@ -12,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.evaluate.checkpoint import opened
-from ropewalk.evaluate.passage import Cannot, Numbers, Passage
+from ropewalk.evaluate.passage import Cannot, Engine, Numbers, Passage
 from ropewalk.extend.greedy import BEFORE, TOKENS, shortfalls
 from ropewalk.scaling import Scaling
 
@@ -26,8 +27,16 @@ SCORED = 64
 MEAN = {"ropewalk": 1e-6, "transformers": 1e-4, "llama.cpp": 1e-3, "vLLM": 1e-3}
 """Nats a token by which an engine may be off in the mean: exact, float32 angles, and those made one from another."""
 
+LOOSER = 3.0
+"""Times what two engines differ by on a quantised source at its own length: allowed where llama.cpp has no flags. On
+SmolLM2 a missing gain of YaRN moves the mean by 4e-2 and one token by 1."""
 ONE_TOKEN = 5e-3
 """Nats by which a single token may be off: where it is surprising, small differences of angles show."""
+
+
+class Bounds(NamedTuple):
+    bound: float
+    most_bound: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +92,15 @@ def prove(
             found.append(Proof(engine=name, not_run=why))
             continue
         progress(f"{name}, what was written")
-        against, want = "ropewalk on the source", meant
+        against, want, bounds = "ropewalk on the source", meant, Bounds(MEAN[name], ONE_TOKEN)
         try:
             if name == "llama.cpp" and not _float32(place):
-                against = "llama.cpp on the source, with the scaling's flags"
-                want = opened(source, engine=name, hashed=False)[0].nats(passage, scaling)
+                llama = opened(source, engine=name, hashed=False)[0]
+                try:
+                    want, against = llama.nats(passage, scaling), "llama.cpp on the source, with the scaling's flags"
+                except Cannot:
+                    against += ", quantised"
+                    bounds = _rounding(ours, llama, Passage.plain(tokens[: ours.trained or to], SCORED))
             dtype = None if name == "llama.cpp" else "float32"
             named = f"vllm:{vllm}" if name == "vLLM" else name
             engine = opened(place, engine=named, dtype=dtype, hashed=False)[0]
@@ -95,13 +108,21 @@ def prove(
         except Cannot as error:
             found.append(Proof(engine=name, not_run=str(error)))
             continue
+        except RuntimeError as error:
+            raise ValueError(f"{written} was written, but {name} failed on it: {error}") from error
         apart = np.abs(got - want)
         mean = abs(float((got - want).mean()))
-        found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), bound=MEAN[name]))
+        found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), **bounds._asdict()))
         if name == "transformers" and ours.trained is not None and BEFORE < ours.trained < to - TOKENS:
             progress(f"{name}, with a cache and without")
             found.append(_greedy(engine, tokens[: ours.trained - BEFORE], ours.trained, scaling))
     return found
+
+
+def _rounding(ours: Engine, llama: Engine, passage: Passage) -> Bounds:
+    """What rounding alone asks for."""
+    apart = LOOSER * np.abs(llama.nats(passage) - ours.nats(passage))
+    return Bounds(max(MEAN["llama.cpp"], float(apart.mean())), max(ONE_TOKEN, float(apart.max())))
 
 
 def _greedy(engine: Any, prompt: Numbers, trained: int, scaling: Scaling) -> Proof:

@@ -1,8 +1,9 @@
 """A checkpoint with another scaling, in the form that it has: a directory for transformers and vLLM, or a GGUF file.
 
-Of a directory, config.json is changed and every other file copied. Of a GGUF file, the keys of RoPE and the length are
-changed and everything else is copied byte for byte, so quantised weights stay what they are. Which keys are written is
-decided by reading them back with the rules of each engine; an engine that would compute something else is named.
+Of a directory, config.json is changed and every other file copied, but for programs, pickles and links to elsewhere. Of
+a GGUF file, the keys of RoPE and the length are changed and everything else is copied byte for byte, so quantised
+weights stay what they are. Which keys are written is decided by reading them back with the rules of each engine; an
+engine that would compute something else is named.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from ropewalk.checkpoints.engines.llama_cpp import rules
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.export import place
 from ropewalk.checkpoints.export.convert import export
-from ropewalk.checkpoints.export.gguf import PositionsInGGUF, positions_of
+from ropewalk.checkpoints.export.gguf import PositionsInGGUF, architecture, positions_of
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.export.prove import NotProven
-from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.checkpoints.files.sniff import meant, runs
+from ropewalk.checkpoints.files.weights import open_weights
 from ropewalk.checkpoints.inspect.changes import Config, Wanted
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
 from ropewalk.checkpoints.resolve.hf import resolve
@@ -40,8 +42,6 @@ SERVED_TOO = {"SGLang": sglang}
 """Told a command for what was written, and so asked what it makes of that; the keys are not chosen for it."""
 IN_TENSORS = (Llama3, LongRoPE)
 """Scalings that a GGUF file holds as tensors, and not as keys."""
-PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".py")
-"""Code, and what runs code when it is opened: it is not copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class Written:
             }
         else:
             gguf = "OUT.gguf" if self.gguf is None else shlex.quote(str(self.gguf))
-            made = f"ropewalk export {name} --format gguf {gguf}; " if self.gguf is None else ""
+            made = f"ropewalk export {name} --format gguf {gguf} && " if self.gguf is None else ""
             found = {
                 "vLLM": f"vllm serve {name} --max-model-len {to}",
                 "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
@@ -85,6 +85,7 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
         raise ValueError(f"--to {to:,} is shorter than the {stated:,} tokens of {path}")
     Facts(resolved).scaled(scaling)  # refuses a checkpoint without layers to scale
     if path.is_dir():
+        open_weights(path)  # of pickles alone nothing would be left to write
         target = place.free(Path(out), path, "hf")
         with place.beside(target) as made:
             engines, left_out = _directory(path, resolved, made, Wanted(resolved, scaling, to))
@@ -101,6 +102,8 @@ def free(source: str | Path, out: str | Path, gguf: str | Path | None) -> None:
     path = meant(Path(source))
     if gguf is not None and not path.is_dir():
         raise ValueError(f"{path} is a GGUF file, and so is what is written for it; leave out --gguf")
+    if path.is_dir():
+        open_weights(path)
     place.free(Path(out), path, "hf" if path.is_dir() else "gguf")
     if gguf is not None:
         place.free(Path(gguf), path, "gguf")
@@ -159,7 +162,7 @@ def _directory(
         name = file.relative_to(path)
         if file.is_dir() or name == Path("config.json"):
             continue
-        if file.suffix in PICKLES or any(part.startswith(".") for part in name.parts):
+        if any(part.startswith(".") for part in name.parts) or not _of_model(file, path):
             left_out.append(str(name))
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +170,26 @@ def _directory(
     text = json.dumps(_without_nulls(config), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
     too = {name: _short(wanted, config, engine) for name, engine in SERVED_TOO.items()}
+    if (why := _no_file(path, wanted.scaling)) is not None:
+        too["llama.cpp"] = f"no GGUF file can be made of it: {why}"
     return read_by | too, tuple(left_out)
+
+
+def _of_model(file: Path, directory: Path) -> bool:
+    """Whether it is copied: a link to elsewhere would carry any file of this machine into what is given away. The blobs
+    of the hub's cache are the directory's own."""
+    home, real = directory.resolve(), file.resolve()
+    homes = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
+    return any(real.is_relative_to(one) for one in homes) and real.is_file() and not runs(file)
+
+
+def _no_file(path: Path, scaling: Scaling) -> str | None:
+    """Why llama.cpp cannot be given what is written to a directory."""
+    try:
+        _positions(open_checkpoint(path), scaling)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _short(wanted: Wanted, changed: dict[str, Any], engine: Any) -> str | None:
@@ -194,32 +216,34 @@ def _without_nulls(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) -> dict[str, str | None]:
-    arch = str(resolved.config["general.architecture"])
-    positions = _positions(open_checkpoint(path), scaling)
-    keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | {f"{arch}.context_length": to}
-    rope = (f"{arch}.rope.scaling.", f"{arch}.rope.scale_linear")
-    rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)
+    arch, wanted = str(resolved.config["general.architecture"]), Wanted(resolved, scaling, to)
+    length = {f"{arch}.context_length": to}
+    if wanted.short_of(rules.read(resolved)) is None:  # as a tuned file does: it was trained with the scaling
+        rewrite(path, out, keys=length, dropped=lambda key: False, tensors={})
+    else:
+        positions = _positions(open_checkpoint(path), scaling)
+        keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | length
+        rope = (f"{arch}.rope.scaling.", f"{arch}.rope.scale_linear")
+        rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)
     try:
         found = rules.read(read(out))
     except BadInput as error:
         raise ValueError(f"what was written cannot be read back: {error}") from error
-    wanted = Wanted(resolved, scaling, to)
     return {"llama.cpp": _length(found, wanted) or wanted.short_of(found)}
 
 
 def _positions(checkpoint: Checkpoint, scaling: Scaling) -> PositionsInGGUF:
-    held = next(
-        (one for layer in checkpoint.resolved.plan.layers if isinstance(one := layer.scaling, IN_TENSORS)), None
-    )
-    if held is not None:
+    """What a file says of this scaling."""
+    layers = checkpoint.resolved.plan.layers
+    held = next((one for layer in layers if isinstance(one := layer.scaling, IN_TENSORS)), None)
+    if checkpoint.gguf and held is not None:
         problem = f"the file holds the divisors of {held.kind} as a tensor, which llama.cpp applies beside any scaling"
         raise BadInput(checkpoint.path, "rope", problem, "extend the checkpoint that it was made from")
     plan = Facts(checkpoint.resolved).scaled(scaling)
     if isinstance(scaling, NTK):  # a larger base and nothing else
         plan = replace(plan, layers=tuple(_rebased(layer, scaling) for layer in plan.layers))
     meaning = replace(checkpoint.resolved, plans={**checkpoint.resolved.plans, "decoder": plan})
-    arch = str(checkpoint.resolved.config["general.architecture"])
-    return positions_of(replace(checkpoint, resolved=meaning), arch)
+    return positions_of(replace(checkpoint, resolved=meaning), architecture(checkpoint))
 
 
 def _rebased(layer: Any, scaling: NTK) -> Any:

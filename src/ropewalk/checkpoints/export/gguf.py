@@ -57,7 +57,7 @@ def write_gguf(source: Checkpoint, out: Path, stored: Mapping[str, torch.dtype])
     """Into a file that is not there yet."""
     from gguf import GGMLQuantizationType, GGUFWriter
 
-    arch = _architecture(source)
+    arch = architecture(source)
     positions = positions_of(source, arch)
     names = _names(source, arch)
     writer = GGUFWriter(out, arch)
@@ -102,7 +102,8 @@ def _bytes(tensor: Tensor, dtype: torch.dtype) -> np.ndarray:
     return tensor.view(torch.uint16).numpy() if dtype == torch.bfloat16 else tensor.numpy()
 
 
-def _architecture(source: Checkpoint) -> str:
+def architecture(source: Checkpoint) -> str:
+    """llama.cpp's name of a model's type."""
     if not source.row.written_as_gguf:
         known = ", ".join(name for name, row in TABLE.items() if row.written_as_gguf)
         raise BadInput(

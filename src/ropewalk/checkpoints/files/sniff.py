@@ -58,6 +58,11 @@ SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "fetch it: git lfs pull"),
     (b"<", "is a web page or XML", "download the file itself, not the page about it"),
 )
+PROGRAMS = tuple(start for start, problem, _ in SIGNATURES if "program" in problem or "script" in problem)
+PROGRAM_SUFFIXES = (
+    *(".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".keras"),
+    *(".py", ".pyc", ".pyd", ".sh", ".so", ".dylib", ".dll", ".exe", ".jar"),
+)
 # Protocols 0 and 1 have no magic: the first opcode pushes a mark, a global (a module and a name, each with its line)
 # or an empty container that is then put in the memo.
 OLD_PICKLE = re.compile(
@@ -82,6 +87,17 @@ def kind_of(path: str | os.PathLike[str]) -> FileKind:
     except OSError as error:
         raise BadInput(path, "path", f"cannot be read ({error.strerror})", "check the file's rights") from None
     return _kind(head, place, place.stat().st_size)
+
+
+def runs(path: Path) -> bool:
+    """Whether a file is a program or may hold one: by its first bytes, or by a suffix that is for such."""
+    if path.suffix.lower() in PROGRAM_SUFFIXES:
+        return True
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    if head[8:9] == b"{":  # a header of safetensors of 640 bytes begins as a pickle does
+        return False
+    return head.startswith(PROGRAMS) or head[257:262] == b"ustar" or (head[:1] == b"\x80" and head[1:2] <= b"\x05")
 
 
 def meant(path: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -154,6 +155,7 @@ def extend(
     """
     if vllm is not None and not proof:
         raise typer.BadParameter("it is only for the proof; leave out --no-proof", param_hint="'--vllm'")
+    _found_before_hours_are_spent(html, vllm)
     from ropewalk.extend.write import free
 
     ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json}
@@ -195,6 +197,9 @@ def extend(
         judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
         count=workers,
     )  # fmt: skip
+    told = not quiet and not json
+    if told:
+        show(result)  # now: writing and proving take minutes, and may fail
     written, proofs = None, []
     source, taken, applied = _taken(path, result)
     if applied is not None and not own:
@@ -213,18 +218,28 @@ def extend(
         write(result.sentence)
         if result.tuned is not None:
             write(result.tuned.sentence)
-    else:
-        show(result)
-        if taken is not None:
-            write("")
-            if written is not None:
-                show_written(written, proofs, taken, longest, proof)
-            elif source != path:
-                write(f"This is one of ropewalk's own models. The tuned model is {source}")
-            else:
-                write(f"This is one of ropewalk's own models. In its config, set scaling to {taken.model_dump_json()}")
+    elif taken is not None:
+        write("")
+        if written is not None:
+            show_written(written, proofs, taken, longest, proof)
+        elif source != path:
+            write(f"This is one of ropewalk's own models. The tuned model is {source}")
+        else:
+            write(f"This is one of ropewalk's own models. In its config, set scaling to {taken.model_dump_json()}")
     if written is not None:
         _check(written, proofs, gguf)
+
+
+def _found_before_hours_are_spent(html: Path | None, vllm: Path | None) -> None:
+    if html is not None and not html.parent.is_dir():
+        raise typer.BadParameter(f"{html.parent} is not a directory; create it first", param_hint="'--html'")
+    if vllm is not None:
+        from ropewalk.evaluate.engines.vllm import version
+
+        try:
+            version(vllm)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="'--vllm'") from None
 
 
 def _tuning(said: str) -> Tuning:
@@ -236,7 +251,7 @@ def _tuning(said: str) -> Tuning:
         found = Tuning(minutes=float(number)) if said.strip().endswith("min") else Tuning(steps=int(amount(number)))
     except ValueError:
         found = Tuning()
-    if not (found.steps or found.minutes or 0) > 0:
+    if not 0 < (found.steps or found.minutes or 0) < math.inf:
         raise typer.BadParameter(
             f"{said!r}: write steps, such as 200, or minutes, such as 30min", param_hint="'--tune'"
         )

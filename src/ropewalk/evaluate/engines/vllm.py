@@ -145,9 +145,9 @@ def version(python: Path) -> str:
     try:
         done = subprocess.run([python, "-I", "-c", VERSION], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ValueError(f"--engine vllm:{python}: {error.strerror}; give the python of vLLM's environment") from None
+        raise ValueError(f"{python}: {error.strerror}; give the python of vLLM's environment") from None
     if done.returncode:
-        raise ValueError(f"--engine vllm:{python}: this python has no vllm; give that of vLLM's environment")
+        raise ValueError(f"{python}: this python has no vllm; give that of vLLM's environment")
     return done.stdout.strip()
 
 

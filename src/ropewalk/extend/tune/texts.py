@@ -20,6 +20,9 @@ from ropewalk.data.prepare.dataset import prepare
 from ropewalk.data.prepare.tokenizer import KNOWN
 from ropewalk.evaluate.documents import Document, cut, texts
 
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Thai, Lao, Burmese, Khmer, kana and Han."""
+WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
 WORDS = 8
 """Of a shingle: so many in a row are seldom the same by chance."""
 ALIKE = 0.5
@@ -74,8 +77,9 @@ def near_copies(given: Mapping[str, str], of: Sequence[str]) -> set[str]:
 
 
 def _shingles(text: str) -> set[int]:
-    """Hashes of every `WORDS` words in a row; of a text of fewer, of all of them."""
-    words = re.findall(r"\w+", text.lower())
+    """Hashes of every `WORDS` words in a row; of a text of fewer, of all of them. In a script without spaces a
+    character is a word: a whole clause as one would differ by any slip in it."""
+    words = WORD.findall(text.lower())
     return {hash(tuple(words[start : start + WORDS])) for start in range(max(1, len(words) - WORDS + 1))}
 
 
@@ -85,7 +89,10 @@ def write_data(kept: Mapping[str, str], model: Path, folder: Path) -> None:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     file = folder.with_name("texts.jsonl")
-    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in kept.values()), encoding="utf-8")
+    if not file.exists():  # preparation continues only with the very file that it began with
+        partial = file.with_suffix(".part")
+        partial.write_text("".join(json.dumps({"text": text}) + "\n" for text in kept.values()), encoding="utf-8")
+        partial.replace(file)
     own = tokenizer_of(str(model), folder.with_name("tokenizer.json"))
     prepare([file], folder, Options.model_validate({"valid": 0.0, **own}))
     file.unlink()

@@ -30,6 +30,7 @@ from ropewalk.scaling import Scaling
 from ropewalk.train import metrics
 from ropewalk.train.checkpoint.saved_model import export_run
 from ropewalk.train.config import Recipe, SaveConfig, TrainConfig
+from ropewalk.train.guard.drift import Drift
 from ropewalk.train.optim import AdamW
 from ropewalk.train.run import train
 from ropewalk.train.schedule import Constant
@@ -93,7 +94,14 @@ def trained(asked: Recipe, folder: Path, tuning: Tuning, *, end: float | None, s
             until = min(goal, done + (PROBED if each is None else int(left / each)))
             if left <= 0 or until <= done:
                 raise OutOfTime(f"tune: {done:,} of {f'{goal:,}' if done else 'all'} steps")
-        found = train(asked, run, resume=True, device=device, shown=shown, until=until)
+        try:
+            found = train(asked, run, resume=True, device=device, shown=shown, until=until)
+        except Drift as error:
+            listed = "\n".join(f"  {each}" for each in error.differences)
+            raise ValueError(
+                f"the training in {folder} was begun with something else:\n{listed}\n"
+                f"continue with that, or begin it again: rm -r {folder}"
+            ) from None
         if found.step < until:
             raise OutOfTime(f"tune: stopped by a signal after {found.step:,} steps")
     if has_export(run):  # it came to the last step of its recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate
 from ropewalk.extend.judging import Judged, judge, settle
 from ropewalk.extend.tournament import MEASUREMENTS, Result
-from ropewalk.extend.tune.texts import to_train_on, write_data
+from ropewalk.extend.tune.texts import write_data
 from ropewalk.extend.tune.training import recipe, trained
 from ropewalk.extend.tune.tuned import Tuned, Tuning, against, decide
 from ropewalk.scaling import NTK, Scaling
@@ -42,7 +42,8 @@ def left_as_it_is(found: Result) -> Judged | None:
 def tune(
     path: Path,
     found: Result,
-    texts: Sequence[Path],
+    kept: Mapping[str, str],
+    alike: int,
     work: Path,
     tuning: Tuning,
     encode: Callable[[str], Sequence[int]],
@@ -53,17 +54,15 @@ def tune(
     shown: bool,
     progress: Progress,
 ) -> Tuned:
-    """end: of the time, by `time.monotonic`."""
+    """kept, alike: texts to train on by their digest, and how many were left out as near copies. end: of the time, by
+    `time.monotonic`."""
     untuned = start_of(found)
     scaling = untuned.candidate.scaling
     assert scaling is not None
-    sets = found.sets
-    kept, alike = to_train_on(texts, [*sets.judge, *sets.select, *sets.search], encode)
-    folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept)}"
+    bfloat16 = opening.dtype == "bfloat16"
+    folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept, bfloat16=bfloat16)}"
     write_data(kept, path, folder / "data")
-    asked = recipe(
-        meant(path), found.rope, scaling, folder / "data", tuning, bfloat16=opening.dtype == "bfloat16"
-    )  # fmt: skip
+    asked = recipe(meant(path), found.rope, scaling, folder / "data", tuning, bfloat16=bfloat16)
     model, steps, seconds = trained(asked, folder, tuning, end=end, shown=shown)
     # In the precision that the untuned weights were measured in, whatever the export is stored in.
     own = replace(opening, path=str(model), dtype=opening.dtype or found.dtype, expected=None)
@@ -105,7 +104,7 @@ def applied(tuned: Tuned) -> Scaling:
     return NTK(factor=1.0) if isinstance(scaling, NTK) else scaling
 
 
-def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str]) -> str:
+def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str], *, bfloat16: bool) -> str:
     """Of what is trained, how and on which texts: another run does not continue it."""
-    said = [found.model, start.to_dict(), found.rope.to, found.rope.trained, sorted(kept), asdict(tuning)]
+    said = [found.model, start.to_dict(), found.rope.to, found.rope.trained, sorted(kept), asdict(tuning), bfloat16]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
