@@ -9,7 +9,7 @@ from itertools import combinations
 import mpmath
 import pytest
 
-from ropewalk.compare.difference import difference, least_p, noise_floor, rank_sum, verdicts
+from ropewalk.compare.difference import difference, least_p, noise_floor, of_means, rank_sum, verdicts
 
 
 def t_tail(t: float, freedom: int) -> float:
@@ -49,6 +49,22 @@ def test_the_noise_floor_covers_19_of_20_pairs_of_runs() -> None:
     assert floor is not None
     inside = sum(abs(rng.gauss(2, 0.01) - rng.gauss(2, 0.01)) < floor for _ in range(4000))
     assert 0.935 < inside / 4000 < 0.965
+
+
+def test_the_noise_floor_of_means_covers_19_of_20_pairs_of_means() -> None:
+    rng = random.Random(4)
+    floor = noise_floor([rng.gauss(2, 0.01) for _ in range(2000)])
+    assert floor is not None
+    means = [[sum(rng.gauss(2, 0.01) for _ in range(n)) / n for n in (3, 10)] for _ in range(4000)]
+    inside = sum(abs(a - b) < of_means(floor, (3, 10)) for a, b in means)
+    assert 0.935 < inside / 4000 < 0.965
+    assert of_means(floor, (1, 1)) == pytest.approx(floor)
+
+
+def test_an_arm_all_of_whose_seeds_are_better_than_all_of_a_noisy_reference_is_better() -> None:
+    """Losses at twice the trained length, measured: single runs of the reference differ by up to 0.72."""
+    reference = [3.492, 3.47, 3.952, 3.866, 3.646, 3.247, 3.728, 3.328, 3.687, 3.484]
+    assert verdicts({"arm": difference([2.873, 2.872, 2.896], reference)}, noise_floor(reference)) == {"arm": "better"}
 
 
 def test_ten_seeds_split_in_two_are_rarely_called_different() -> None:

@@ -1,11 +1,13 @@
 """Is an arm different from the reference? Seeds are the unit: what another run of the same recipe would change.
 
     difference     Welch's t of two samples, each with its own variance: seeds of the arm, seeds of the reference
-    noise floor    t(0.975, n - 1) s sqrt(2): how far apart two single runs of the reference are, 19 times of 20; an arm
-                   that varies more has its own
+    noise floor    t(0.975, n - 1) s sqrt(2): how far apart two single runs of the reference are, 19 times of 20. Means
+                   of a and b runs are sqrt((1/a + 1/b) / 2) as far apart. Of an arm it is that of single runs: three
+                   seeds know their variance badly, and Welch's test alone would call too many different
     ranks          the exact test of rank sums, for outcomes that are all or nothing
 
-A difference counts where it is past the noise floor and its hypothesis falls under Holm's correction over all arms.
+A difference counts where it is past the reference's noise floor of such means and the arm's own, and its hypothesis
+falls under Holm's correction over all arms.
 """
 
 from __future__ import annotations
@@ -66,6 +68,11 @@ def noise_floor(reference: Sequence[float], level: float = LEVEL) -> float | Non
     return t_quantile((1 + level) / 2, len(reference) - 1) * statistics.stdev(reference) * math.sqrt(2)
 
 
+def of_means(floor: float, seeds: tuple[int, int]) -> float:
+    """The noise floor of the means of so many runs, from that of single ones."""
+    return floor * math.sqrt(sum(1 / count for count in seeds) / 2)
+
+
 def verdicts(
     found: Mapping[str, Difference], floor: float | None, *, lower_is_better: bool = True
 ) -> dict[str, Verdict]:
@@ -78,7 +85,7 @@ def verdicts(
         name: "no verdict"
         if math.isinf(one.low)
         else "tie"
-        if not rejected[name] or abs(one.mean) <= max(floor, one.floor or 0.0)
+        if not rejected[name] or abs(one.mean) <= max(of_means(floor, one.seeds), one.floor or 0.0)
         else "better"
         if (one.mean < 0) == lower_is_better
         else "worse"
