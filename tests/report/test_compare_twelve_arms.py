@@ -173,8 +173,16 @@ def test_two_rankings_that_differ_are_said_to_differ_and_no_more(study: dict[str
 
 
 def test_arms_that_only_windows_flatter_are_named(study: dict[str, Any]) -> None:
-    """kerple gains on the same tokens too, and the loss of rope rises with windows."""
-    assert [one.name for one in flattered(study["text"])] == ["alibi", "t5", "rope-random"]
+    """kerple gains on the same tokens too, a fifth of what it gains by windows; the loss of rope rises with windows."""
+    assert [one.name for one in flattered(study["text"])] == ["alibi", "t5", "kerple", "rope-random"]
+    gaining = copy.deepcopy(study["text"])
+    kerple = gaining["arms"]["kerple"]
+    kerple["same_tokens"] |= {
+        length: [loss - 0.06 for loss in kerple["same_tokens"]["32"]]
+        for length in kerple["same_tokens"]
+        if length != "32"
+    }
+    assert [one.name for one in flattered(gaining)] == ["alibi", "t5", "rope-random"]
     english = shown(page("study", study))
     (said,) = re.findall(r"alibi \(512: (\S+), (\S+)\)", english)
     assert said == ("\u22120.092", "+0.004")

@@ -33,7 +33,7 @@ def ratios(text: Mapping[str, Any], name: str, length: int) -> list[float | None
 
 
 class Flattered(NamedTuple):
-    """An arm whose loss falls with longer non-overlapping windows, and not on the same tokens."""
+    """An arm whose loss falls with longer non-overlapping windows, and on the same tokens by less than half as much."""
 
     name: str
     length: int
@@ -43,12 +43,12 @@ class Flattered(NamedTuple):
 
 
 def flattered(text: Mapping[str, Any]) -> Iterator[Flattered]:
-    """Each at the longest length where every seed gains by windows and not every one does on the same tokens."""
+    """Each at the longest length where every seed gains by windows, and on the same tokens less than half of that."""
     trained = text["trained"]
     for name, arm in text["arms"].items():
         for length in sorted((n for n in text["lengths"] if n > trained), reverse=True):
             windows, same = (_gains(arm, protocol, trained, length) for protocol in ("non_overlapping", "same_tokens"))
-            if windows and same and max(windows) < 0 <= max(same):
+            if windows and same and max(windows) < 0 and all(2 * b > a for a, b in zip(windows, same, strict=True)):
                 yield Flattered(name, length, statistics.fmean(windows), statistics.fmean(same))
                 break
 

@@ -16,8 +16,9 @@ from ropewalk.report.words import Words
 
 words = Words("compare")
 TONES = ("orange", "blue", "green", "violet", "gold", "grey")
-ROOM = 1.5
-"""Nats above the best arm's worst loss that a picture shows: what explodes leaves it."""
+ROOM = 3.0
+"""Nats above the best arm's worst loss that a picture shows: a model that has learned only how often tokens occur is in
+it, and what explodes leaves it."""
 NEAR, SPREAD = 0.5, 3.0
 """The figure of costs shows arms up to so many nats above the best, or so many times as far from it as the median."""
 

@@ -76,7 +76,8 @@ def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
     every seed of an arm solves all."""
     found = best_on_task(tasks, task)
     if found is None:
-        return words("task_nothing", task=words(task))
+        any_points = any(one["points"] for arm in tasks["arms"].values() for one in arm["exact"][task].values())
+        return words("task_nothing" if any_points else "task_unmeasured", task=words(task))
     length, best = found
     shares = {name: arm["exact"][task][str(length)]["points"] for name, arm in tasks["arms"].items()}
     said: list[dict[str, str]] = [
