@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks import bars
 from campaigns import pieces
-from ropewalk.compare.derived import ratios
+from ropewalk.compare.derived import middle, ratios
 from ropewalk.compare.difference import noise_floor
 from ropewalk.compare.driver import results_in
 from ropewalk.compare.plan import Plan
@@ -92,9 +92,7 @@ def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
 def worse(text: Mapping[str, Any], length: int) -> dict[str, float | None]:
     """Perplexity over that at the trained length, by arm: the geometric mean over seeds, as in the report; None where
     one has none."""
-    each = {name: ratios(text, name, length) for name in text["arms"]}
-    logs = {name: mean([None if one is None else math.log(one) for one in seeds]) for name, seeds in each.items()}
-    return {name: None if one is None else math.exp(one) for name, one in logs.items()}
+    return {name: middle(ratios(text, name, length)) for name in text["arms"]}
 
 
 def anchors(found: Mapping[str, Any]) -> dict[str, Any]:

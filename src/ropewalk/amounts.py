@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -36,6 +37,17 @@ def duration(seconds: float) -> str:
     if seconds >= 59.5:
         return counted(round(seconds / 60), "minute")
     return f"{seconds:.0f} s" if seconds >= 1 else "less than a second"
+
+
+def consecutive(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of numbers that follow one another."""
+    runs: list[tuple[int, int]] = []
+    for one in numbers:
+        if runs and one == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], one
+        else:
+            runs.append((one, one))
+    return runs
 
 
 Amount = Annotated[int, BeforeValidator(amount), Field(gt=0)]

@@ -32,6 +32,13 @@ def ratios(text: Mapping[str, Any], name: str, length: int) -> list[float | None
     return [None if near is None or far is None else math.exp(min(far - near, 700.0)) for near, far in pairs]
 
 
+def middle(each: Sequence[float | None]) -> float | None:
+    """The geometric mean of ratios, which is that of mean losses: in an arithmetic one a seed that explodes is all.
+    None where a seed has none, or there are none."""
+    known = [one for one in each if one is not None]
+    return math.exp(statistics.fmean(map(math.log, known))) if known and len(known) == len(each) else None
+
+
 class Flattered(NamedTuple):
     """An arm whose loss falls with longer non-overlapping windows, and on the same tokens by less than half as much."""
 

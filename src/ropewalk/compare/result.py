@@ -263,8 +263,8 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
     assert study.tasks is not None
     data: Any = plan.trials.recipes["tasks", study.reference].data
     arms = {name: _about(plan, "tasks", name, results) for name in names}
-    for name in names:
-        each = [one["measured"] for one in _judged(plan, "tasks", name, results)]
+    measured = {name: [one["measured"] for one in _judged(plan, "tasks", name, results)] for name in names}
+    for name, each in measured.items():
         # A seed that diverged answers nothing right.
         arms[name]["exact"] = {
             task: {
@@ -274,12 +274,7 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             for task in data.of
         }
     # Every trial has the same questions; none is known before the first.
-    known = [
-        one["measured"]["constant"]
-        for name in names
-        for one in _judged(plan, "tasks", name, results)
-        if one["measured"]
-    ]
+    known = [one["constant"] for each in measured.values() for one in each if one]
     chance = {
         task: {
             str(n): by_chance(_at(one[task], n), study.tasks.samples) for one in known[:1] for n in study.tasks.lengths

@@ -27,7 +27,7 @@ from ropewalk.checkpoints.export.gguf import PositionsInGGUF, architecture, posi
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.sniff import meant, runs
-from ropewalk.checkpoints.files.weights import open_weights
+from ropewalk.checkpoints.files.weights import homes, open_weights
 from ropewalk.checkpoints.inspect.changes import Config, Wanted
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
 from ropewalk.checkpoints.resolve.hf import resolve
@@ -84,13 +84,11 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
     if stated is not None and to < stated:
         raise ValueError(f"--to {to:,} is shorter than the {stated:,} tokens of {path}")
     Facts(resolved).scaled(scaling)  # refuses a checkpoint without layers to scale
+    target = _target(path, out)
     if path.is_dir():
-        open_weights(path)  # of pickles alone nothing would be left to write
-        target = place.free(Path(out), path, "hf")
         with place.beside(target) as made:
             engines, left_out = _directory(path, resolved, made, Wanted(resolved, scaling, to))
     else:
-        target = place.free(Path(out), path, "gguf")
         left_out = ()
         with place.beside(target) as made:
             engines = _file(path, resolved, made, scaling, to)
@@ -102,11 +100,16 @@ def free(source: str | Path, out: str | Path, gguf: str | Path | None) -> None:
     path = meant(Path(source))
     if gguf is not None and not path.is_dir():
         raise ValueError(f"{path} is a GGUF file, and so is what is written for it; leave out --gguf")
-    if path.is_dir():
-        open_weights(path)
-    place.free(Path(out), path, "hf" if path.is_dir() else "gguf")
+    _target(path, out)
     if gguf is not None:
         place.free(Path(gguf), path, "gguf")
+
+
+def _target(path: Path, out: str | Path) -> Path:
+    """Where a checkpoint is written in the form that it has."""
+    if path.is_dir():
+        open_weights(path)  # of pickles alone nothing would be left to write
+    return place.free(Path(out), path, "hf" if path.is_dir() else "gguf")
 
 
 def with_gguf(written: Written, out: str | Path) -> Written:
@@ -176,11 +179,9 @@ def _directory(
 
 
 def _of_model(file: Path, directory: Path) -> bool:
-    """Whether it is copied: a link to elsewhere would carry any file of this machine into what is given away. The blobs
-    of the hub's cache are the directory's own."""
-    home, real = directory.resolve(), file.resolve()
-    homes = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
-    return any(real.is_relative_to(one) for one in homes) and real.is_file() and not runs(file)
+    """Whether it is copied: a link to elsewhere would carry any file of this machine into what is given away."""
+    real = file.resolve()
+    return any(real.is_relative_to(one) for one in homes(directory)) and real.is_file() and not runs(file)
 
 
 def _no_file(path: Path, scaling: Scaling) -> str | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ropewalk.amounts import consecutive
 from ropewalk.plot.chart import RAISED, Axis, Chart, Level, Line, Panel
 from ropewalk.report.engine_words import linked, told
 from ropewalk.report.gallery import CONFIG
@@ -214,11 +215,5 @@ def _powers(top: float) -> list[tuple[float, str]]:
 
 def _spans(numbers: Sequence[int]) -> str:
     """0-3, 5, 7-9; cut where it is long."""
-    parts: list[list[int]] = []
-    for one in numbers:
-        if parts and one == parts[-1][1] + 1:
-            parts[-1][1] = one
-        else:
-            parts.append([one, one])
-    said = [str(a) if a == b else f"{a}\u2013{b}" for a, b in parts]
+    said = [str(a) if a == b else f"{a}\u2013{b}" for a, b in consecutive(numbers)]
     return ", ".join(said) if len(said) <= 6 else f"{', '.join(said[:5])}, \u2026"

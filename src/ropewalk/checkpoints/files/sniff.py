@@ -29,15 +29,24 @@ PICKLE = "is a pickle (a program, not data); ropewalk does not run it"
 PACKED = "unpack it, and pass the .safetensors, the .gguf or the model's directory"
 OTHER = "pass a .safetensors, a .gguf, a config.json or a model's directory"
 
-SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
+PROGRAMS: tuple[tuple[bytes, str, str], ...] = (
     (b"PK\x03\x04", "is a zip, as torch.save and .npz are: pickles inside (programs, not data); not run here", CONVERT),
-    (b"PK\x05\x06", "is an empty zip", OTHER),
     (
         b"\x93NUMPY",
         "is a NumPy array, which may hold a pickle (a program, not data); ropewalk does not run it",
         CONVERT,
     ),
     (b"\x89HDF\r\n\x1a\n", "is HDF5, which Keras fills with programs", "convert it to safetensors where you trust it"),
+    (b"\x7fELF", "is a program (ELF)", OTHER),
+    (b"MZ", "is a program (Windows)", OTHER),
+    (b"\xcf\xfa\xed\xfe", "is a program (Mach-O)", OTHER),
+    (b"\xca\xfe\xba\xbe", "is a program (Mach-O or Java)", OTHER),
+    (b"#!", "is a script", OTHER),
+)
+"""What runs, or may hold what does."""
+SIGNATURES = (
+    *PROGRAMS,
+    (b"PK\x05\x06", "is an empty zip", OTHER),
     (b"7z\xbc\xaf\x27\x1c", "is a 7z archive", PACKED),
     (b"\x1f\x8b", "is a gzip", PACKED),
     (b"BZh", "is a bzip2", PACKED),
@@ -45,11 +54,6 @@ SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "is a zstd", PACKED),
     (b"\x04\x22\x4d\x18", "is an lz4", PACKED),
     (b"Rar!", "is a rar archive", PACKED),
-    (b"\x7fELF", "is a program (ELF)", OTHER),
-    (b"MZ", "is a program (Windows)", OTHER),
-    (b"\xcf\xfa\xed\xfe", "is a program (Mach-O)", OTHER),
-    (b"\xca\xfe\xba\xbe", "is a program (Mach-O or Java)", OTHER),
-    (b"#!", "is a script", OTHER),
     (b"lmgg", "is a GGML file from before GGUF", "convert it with llama.cpp's convert_llama_ggml_to_gguf.py"),
     (b"tjgg", "is a GGJT file from before GGUF", "convert it with llama.cpp's convert_llama_ggml_to_gguf.py"),
     (b"fmgg", "is a GGMF file from before GGUF", "convert it with llama.cpp's convert_llama_ggml_to_gguf.py"),
@@ -58,7 +62,6 @@ SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "fetch it: git lfs pull"),
     (b"<", "is a web page or XML", "download the file itself, not the page about it"),
 )
-PROGRAMS = tuple(start for start, problem, _ in SIGNATURES if "program" in problem or "script" in problem)
 PROGRAM_SUFFIXES = (
     *(".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib", ".npy", ".npz", ".h5", ".keras"),
     *(".py", ".pyc", ".pyd", ".sh", ".so", ".dylib", ".dll", ".exe", ".jar"),
@@ -97,7 +100,16 @@ def runs(path: Path) -> bool:
         head = file.read(HEAD)
     if head[8:9] == b"{":  # a header of safetensors of 640 bytes begins as a pickle does
         return False
-    return head.startswith(PROGRAMS) or head[257:262] == b"ustar" or (head[:1] == b"\x80" and head[1:2] <= b"\x05")
+    return head.startswith(tuple(start for start, _, _ in PROGRAMS)) or _tar(head) or _pickle(head)
+
+
+def _tar(head: bytes) -> bool:
+    return head[257:262] == b"ustar"
+
+
+def _pickle(head: bytes) -> bool:
+    """Of protocol 2 or later."""
+    return head[:1] == b"\x80" and head[1:2] <= b"\x05"
 
 
 def meant(path: str | os.PathLike[str]) -> Path:
@@ -127,11 +139,11 @@ def _kind(head: bytes, path: Path, size: int) -> FileKind:
     for start, problem, remedy in SIGNATURES:
         if head.startswith(start):
             raise BadInput(path, "content", problem, remedy)
-    if head[257:262] == b"ustar":
+    if _tar(head):
         raise BadInput(
             path, "content", "is a tar, as older torch.save files are: pickles inside; not run here", CONVERT
         )
-    if head[0] == 0x80 and head[1:2] <= b"\x05":
+    if _pickle(head):
         raise BadInput(path, "content", PICKLE, CONVERT)
     if head.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] in (b"{", b"["):
         return "json"

@@ -223,12 +223,17 @@ def _shards(directory: Path, index: Path, single: Path) -> dict[Path, dict[str, 
     return found
 
 
+def homes(directory: Path) -> list[Path]:
+    """Where a directory's own files are: in it, or in the blobs of the hub's cache that it is a view of."""
+    home = directory.resolve(strict=True)
+    return [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
+
+
 def refuse_outside(path: Path, directory: Path, told_by: Path, field: str) -> None:
-    """A file of the directory must be a regular one in it, or in the blobs of the hub's cache that it is a view of."""
+    """A file of the directory must be a regular one in one of its homes."""
     try:
-        real, home = path.resolve(strict=True), directory.resolve(strict=True)
+        real, places = path.resolve(strict=True), homes(directory)
     except (OSError, RuntimeError):
         raise BadInput(told_by, field, "does not exist", "fetch the missing file, beside the others") from None
-    homes = [home, home.parents[1] / "blobs"] if home.parent.name == "snapshots" else [home]
-    if real.parent not in homes or not real.is_file():
+    if real.parent not in places or not real.is_file():
         raise BadInput(told_by, field, "is not a regular file inside the directory", "copy the file itself there")

@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from ropewalk.amounts import consecutive
 from ropewalk.checkpoints.engines.besides import FREQUENCIES, GAINS, WINDOWS
 
 if TYPE_CHECKING:
@@ -354,13 +355,7 @@ def number(value: float) -> str:
 
 def spans(numbers: list[int] | tuple[int, ...], most: int = 60) -> str:
     """0-3, 5, 7-9; cut at so many characters."""
-    parts: list[list[int]] = []
-    for one in numbers:
-        if parts and one == parts[-1][1] + 1:
-            parts[-1][1] = one
-        else:
-            parts.append([one, one])
-    said = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)
+    said = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in consecutive(numbers))
     return said if len(said) <= most else said[:most].rpartition(",")[0] + f", ... ({len(numbers)} layers)"
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.compare.derived import ratios
+from ropewalk.compare.derived import middle, ratios
 from ropewalk.plot.chart import number
 from ropewalk.report.comparison.numbers import at, decimal, mean, names, p_value, sentences, signed
 from ropewalk.report.markup import Content, Html, element, html
@@ -61,13 +61,12 @@ def anchors(text: Mapping[str, Any]) -> Html:
 def _ratio(losses: Any, each: list[float | None]) -> Shown:
     if isinstance(losses, str):
         return Shown(said=words(losses), look="none", value=math.inf)
-    known = [one for one in each if one is not None]
-    if not known or len(known) < len(each):
+    ratio = middle(each)
+    if ratio is None:
         return Shown(said="-", value=math.inf)
-    # The mean of losses, as everywhere: of ratios one seed that explodes would be all of it.
-    middle = math.exp(sum(map(math.log, known)) / len(known))
+    known = [one for one in each if one is not None]
     ends = f" [{_times(min(known))}, {_times(max(known))}]" if len(known) > 1 else ""
-    return Shown(said=f"{_times(middle)}{ends}", value=middle)
+    return Shown(said=f"{_times(ratio)}{ends}", value=ratio)
 
 
 def _times(ratio: float) -> str:

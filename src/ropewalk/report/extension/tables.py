@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ropewalk.extend.candidates.base import STILL
+from ropewalk.extend.tails import SOME
 from ropewalk.report.eval_page import interval
 from ropewalk.report.extension.shown import Shown, words
 from ropewalk.report.markup import Html, element, html
@@ -178,7 +179,7 @@ def how(shown: Shown) -> Html:
     return html(
         [
             element("h2", title),
-            element("p", words("how", tail=f"{found['tail_tokens']:,}")),
+            element("p", words("how", tail=f"{found['tail_tokens']:,}", some=SOME)),
             element("p", words("rule", rule=found["rule"])),
             [element("p", words("not_measured", what=what), class_="soft") for what in found["not_measured"]],
             [
