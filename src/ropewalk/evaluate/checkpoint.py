@@ -9,10 +9,12 @@ from pathlib import Path
 import torch
 
 from ropewalk.checkpoints.engines.facts import Facts
+from ropewalk.checkpoints.errors import plain
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
+from ropewalk.evaluate.engines.begun import Begun
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Engine
 
@@ -33,7 +35,8 @@ def opened(
     kinds: Collection[str] = (),
     hashed: bool = True,
 ) -> tuple[Engine, Callable[[str], Sequence[int]]]:
-    """The engine, and what turns a text into its tokens without special ones. hashed: whether the engine names its
+    """The engine, whose texts begin as the tokenizer begins them, and what turns a text into its tokens without special
+    ones. hashed: whether the engine names its
     weights by their digest, which reads all of them; measurements that are stored need it."""
     check_name(engine)
     place = meant(Path(engine.removeprefix(LLAMA_CPP) if engine.startswith(LLAMA_CPP) else path))
@@ -49,6 +52,9 @@ def opened(
     else:
         model = load(place, dtype=dtype, kinds=kinds)
         found = Ours(model, model=named, windows_scale=facts.windows_scale)
+    if tokenizer.before:
+        spelled = " ".join(plain(tokenizer.token(number)) for number in tokenizer.before)
+        found = Begun(found, tokenizer.before, spelled)
     return found, lambda text: tokenizer.encode(text, special=False)
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.evaluate.checkpoint import opened
-from ropewalk.evaluate.passage import Cannot, Engine, Numbers, Passage
+from ropewalk.evaluate.engines.begun import Begun
+from ropewalk.evaluate.passage import Cannot, Engine, Passage
 from ropewalk.extend.greedy import BEFORE, TOKENS, shortfalls
 from ropewalk.scaling import Scaling
 
@@ -115,7 +116,8 @@ def prove(
         found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), **bounds._asdict()))
         if name == "transformers" and ours.trained is not None and BEFORE < ours.trained < to - TOKENS:
             progress(f"{name}, with a cache and without")
-            found.append(_greedy(engine, tokens[: ours.trained - BEFORE], ours.trained, scaling))
+            prompt = Passage.plain(tokens[: ours.trained - BEFORE], 1)
+            found.append(_greedy(engine, prompt, ours.trained, scaling))
     return found
 
 
@@ -125,9 +127,11 @@ def _rounding(ours: Engine, llama: Engine, passage: Passage) -> Bounds:
     return Bounds(max(MEAN["llama.cpp"], float(apart.mean())), max(ONE_TOKEN, float(apart.max())))
 
 
-def _greedy(engine: Any, prompt: Numbers, trained: int, scaling: Scaling) -> Proof:
+def _greedy(engine: Any, prompt: Passage, trained: int, scaling: Scaling) -> Proof:
+    if isinstance(engine, Begun):
+        engine, prompt = engine.engine, engine.begun(prompt)
     engine.transformer.set_attn_implementation(engine.own_attention)
-    short = shortfalls(engine.transformer, prompt, trained, scaling)
+    short = shortfalls(engine.transformer, prompt.tokens, trained, scaling)
     return Proof(
         engine="transformers, cached",
         against=f"its best without a cache, of {TOKENS} greedy tokens across {trained:,}",

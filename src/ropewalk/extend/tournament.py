@@ -55,7 +55,7 @@ class Result:
     @property
     def dtype(self) -> str:
         """That everything was measured in."""
-        return self.engine.rpartition(", ")[2]
+        return self.engine.split(", ")[1]
 
     @property
     def sentence(self) -> str:

@@ -133,7 +133,7 @@ def write_beside(source: Checkpoint, directory: Path, config: Mapping[str, Any])
 
     file = GGUF(source.path)
     made, about = tokenizer.from_gguf(file), from_gguf(file)
-    before, after = around(made)
+    before, after = made.before, made.after
     _template(made, before, after)
     (directory / "tokenizer.json").write_text(made.inner.to_str(), encoding="utf-8")
     names = {
@@ -159,13 +159,6 @@ def write_beside(source: Checkpoint, directory: Path, config: Mapping[str, Any])
     )
     if (card := about_hf.card(about)) is not None:
         (directory / about_hf.CARD).write_text(card, encoding="utf-8")
-
-
-def around(made: Tokenizer) -> tuple[list[int], list[int]]:
-    """The tokens put before and after a text."""
-    bare, full = made.encode("a", special=False), made.encode("a")
-    start = next(n for n in range(len(full)) if full[n : n + len(bare)] == bare)
-    return full[:start], full[start + len(bare) :]
 
 
 def _template(made: Tokenizer, before: list[int], after: list[int]) -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ropewalk.checkpoints.errors import BadInput, plain
 from ropewalk.checkpoints.export.about import FILE_KEYS, About, from_gguf
 from ropewalk.checkpoints.export.about_hf import from_directory, not_copied
-from ropewalk.checkpoints.export.hf import around
 from ropewalk.checkpoints.export.sentencepiece import pieces
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.tokens import tokenizer
@@ -60,7 +59,7 @@ def vocabulary(source: Checkpoint) -> dict[str, Any]:
     if not model["merges"]:
         raise BadInput(where, "model.merges", "is empty, and llama.cpp does not load a BPE without merges", REMEDY)
     kind = pieces if model.get("byte_fallback") else _byte_level
-    before, after = around(made)
+    before, after = made.before, made.after
     numbers = {"bos": made.bos, "eos": made.eos}
     # What else ends a generation: of a turn, and of a message.
     numbers |= dict(zip(("eot", "eom"), (stop for stop in made.stops if stop != made.eos), strict=False))

@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 
 class Tokenizer:
-    """stops: the ids that end a generation. bos and eos: of a text, None where the model has none."""
+    """stops: the ids that end a generation. bos and eos: of a text, None where the model has none. before and after:
+    the ids that `encode` puts around a text."""
 
     def __init__(self, inner: tokenizers.Tokenizer, ends: Ends, where: str) -> None:
         self.inner, self.where = inner, where
@@ -42,7 +43,7 @@ class Tokenizer:
         inner.no_padding()
         self.size = inner.get_vocab_size(with_added_tokens=True)
         self.stops = tuple(dict.fromkeys(ends.stops or ([] if ends.eos is None else [ends.eos])))
-        self._before, self._after = self._around(ends)
+        self.before, self.after = self._around(ends)
 
     def __len__(self) -> int:
         return self.size
@@ -53,7 +54,7 @@ class Tokenizer:
         Names of special tokens inside the text (<|im_start|>) are read as those tokens.
         """
         ids = self._ids(text, False)
-        return [*self._before, *ids, *self._after] if special else ids
+        return [*self.before, *ids, *self.after] if special else ids
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids; special: with the names of special tokens."""

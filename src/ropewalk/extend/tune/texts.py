@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from ropewalk.checkpoints.export.hf import around
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.files.sniff import kind_of, meant
 from ropewalk.checkpoints.files.strict_json import read_json
@@ -109,9 +108,8 @@ def tokenizer_of(model: str, file: Path) -> dict[str, str | None]:
         place = file
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(made.inner.to_str(), encoding="utf-8")
-    before, _ = around(made)
     # An encoder-decoder is asked for what follows its own first token, whatever its tokenizer puts before a text.
-    first = next((n for n in (answer_start(about), *before, made.bos) if n is not None), None)
+    first = next((n for n in (answer_start(about), *made.before, made.bos) if n is not None), None)
     # A chat model's EOS ends a turn; what ends its texts is among its stops. A usual name alone says nothing.
     stops = [n for word in KNOWN["end"] if (n := made.inner.token_to_id(word)) in made.stops]
     last = next((n for n in (*stops, made.eos) if n is not None), None)
