@@ -64,7 +64,8 @@ def make(name: str, directory: Path, *, dtype: torch.dtype = torch.float32, toke
     """The model, in evaluation, after it was saved."""
     family, settings = MODELS[name]
     torch.manual_seed(5)
-    config = getattr(transformers, f"{family}Config")(**{**SIZES, **settings})
+    kind = "Gemma3Text" if family == "Gemma3" else family
+    config = getattr(transformers, f"{kind}Config")(**{**SIZES, **settings})
     model = getattr(transformers, f"{family}ForCausalLM")(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():  # norms of 1 and biases of 0 would hide a mistake

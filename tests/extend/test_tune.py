@@ -14,10 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
 import yaml
 from safetensors.numpy import save
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch.nn import functional as F
 
+from ropewalk.checkpoints.architectures.table import TABLE
+from ropewalk.checkpoints.tokens.tokenizer import Tokenizer as Words
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.cli.extend.command import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
@@ -39,7 +44,7 @@ from ropewalk.extend.write import write
 from ropewalk.report.extension.page import page
 from ropewalk.scaling import NTK, LongRoPE, YaRN
 from ropewalk.trials.jobs import Workers
-from tests.checkpoints.small_models import make, make_gguf
+from tests.checkpoints.small_models import MODELS, make, make_gguf
 from tests.checkpoints.valid_files import LLAMA, llama, text
 from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets
 from tests.report.reading import Page
@@ -48,6 +53,7 @@ TRAINED, LONG = 64, 256
 DIVISORS = tuple(1.0 + 0.2 * pair for pair in range(8))
 SCALING = YaRN(factor=4, trained=TRAINED)
 TUNING = Tuning(steps=6, rate=1e-2)
+GEMMA3 = ["sliding_attention", "full_attention"]
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +140,15 @@ def test_a_tuned_base_is_raised_once(model: Path, texts: Path, tmp_path: Path, m
     assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-5)
 
 
+def drawn_texts(known: Words, folder: Path, longer: int) -> None:
+    """Each repeats its beginning at its end, and has just enough tokens."""
+    folder.mkdir()
+    for number in range(14):
+        letters = "".join(random.Random(number).choices(string.ascii_letters, k=3 * longer))
+        begun = known.decode(known.encode(letters, special=False)[: longer - 40])
+        (folder / f"{number}.txt").write_text(begun + letters[:90])
+
+
 LISTED = LongRoPE(short=DIVISORS, long=DIVISORS, trained=256, factor=2, attention_factor=1.05)
 
 
@@ -141,12 +156,7 @@ LISTED = LongRoPE(short=DIVISORS, long=DIVISORS, trained=256, factor=2, attentio
 def test_a_tuned_file_is_written_with_divisors_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "BATCH", 512)
     source, folder, longer = make_gguf("llama", tmp_path), tmp_path / "texts", 512
-    folder.mkdir()
-    known = of(source)
-    for number in range(14):
-        letters = "".join(random.Random(number).choices(string.ascii_letters, k=3 * longer))
-        begun = known.decode(known.encode(letters, special=False)[: longer - 40])
-        (folder / f"{number}.txt").write_text(begun + letters[:90])
+    drawn_texts(of(source), folder, longer)
     short = Tuning(steps=1)
     found = choose(source, longer, [folder], tmp_path / "work", judges=8, tail=32, only=LISTED, tuning=short)
     assert found.tuned is not None
@@ -170,10 +180,51 @@ def test_no_text_left_to_train_on_is_found_before_anything_is_measured(
     assert not (tmp_path / "work" / "measurements.jsonl").exists()
 
 
-def test_a_type_that_cannot_be_written_after_training_is_refused_first(tmp_path: Path, texts: Path) -> None:
-    make("gpt neox", tmp_path / "source")
-    with pytest.raises(ValueError, match="a gpt_neox cannot be written with another scaling after training"):
-        choose(tmp_path / "source", 512, [texts], tmp_path / "work", only=SCALING, tuning=TUNING)
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt neox": MODELS["gpt neox"],
+    "gpt neox, all of a head": ("GPTNeoX", {"rotary_pct": 1.0}),
+    "gemma2": ("Gemma2", {"head_dim": 16, "sliding_window": 24}),
+    "gemma3": ("Gemma3", {"head_dim": 16, "sliding_window": 24, "layer_types": GEMMA3}),
+    "olmo2": ("Olmo2", {}),
+}
+"""Whose configs spell positions in other keys than Llama's: some rotate a part of a head, some have windows."""
+
+
+@pytest.mark.no_poison  # compiled kernels
+@pytest.mark.parametrize("name", FAMILIES)
+def test_other_families_are_trained_and_written(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers computes from what is written what was judged, past the old length."""
+    monkeypatch.setattr(training, "BATCH", 512)
+    monkeypatch.setitem(MODELS, name, FAMILIES[name])
+    source, folder, scaling = tmp_path / "source", tmp_path / "texts", YaRN(factor=2, trained=256)
+    make(name, source)
+    drawn_texts(of(source), folder, 512)
+    found = choose(source, 512, [folder], tmp_path / "work", judges=8, tail=32, only=scaling, tuning=Tuning(steps=2))
+    assert found.tuned is not None
+    tuned, _, applied = _taken(str(source), replace(found, tuned=replace(found.tuned, kind="take")))
+    assert applied is not None
+    done = write(tuned, tmp_path / "out", applied, 512)
+    assert done.engines["transformers 5"] is None
+    tokens = torch.from_numpy(found.sets.judge[0].tokens)[None]
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(done.path).eval()
+    assert theirs.config.max_position_embeddings == 512
+    with torch.no_grad():
+        nats = F.cross_entropy(theirs(tokens).logits[0, -33:-1].double(), tokens[0, -32:])
+    assert float(nats) == pytest.approx(found.tuned.judged.tail.loss[512][0], abs=1e-4)
+    before = found.judged["yarn"].tail.loss[512][0]
+    assert abs(float(nats) - before) > 1e-3, "training changed it"
+
+
+def test_a_type_that_cannot_be_written_after_training_is_refused_first(
+    tmp_path: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_gguf("llama", tmp_path)
+    form = TABLE["llama"].gguf
+    assert form is not None
+    monkeypatch.setitem(TABLE, "llama", replace(TABLE["llama"], gguf=replace(form, to_config=None)))
+    says = "llama from GGUF is not written as a directory"
+    with pytest.raises(ValueError, match=f"after training, yarn could not be written: .*{says}"):
+        choose(source, 512, [texts], tmp_path / "work", only=YaRN(factor=2, trained=256), tuning=TUNING)
     assert not (tmp_path / "work").exists()
 
 

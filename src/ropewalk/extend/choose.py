@@ -9,15 +9,15 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from ropewalk.checkpoints.architectures.table import TABLE
+from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
-from ropewalk.checkpoints.load.stream import open_checkpoint
-from ropewalk.checkpoints.resolve.native import MODEL_TYPE
+from ropewalk.checkpoints.load.native import Trained
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.checkpoint import digest
+from ropewalk.evaluate.engines.ours import scaled as with_scaling
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
@@ -86,11 +86,15 @@ def choose(
             raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
         if find_spec("grain") is None:
             raise ModuleNotFoundError("grain is not installed", name="grain")
-        _can_be_trained(path)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     if search is not None:
         need()
         _can_be_listed(path, rope)
+    candidates, refused = servable(path, rope, only)
+    if only is not None and only.kind in refused:
+        raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
+    if tuning is not None:
+        _can_be_trained(path, rope, [*candidates, *([] if search is None else [_list(rope)])])
     near = far_from(rope.reads, lengths_of(rope, tail))
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
@@ -105,9 +109,6 @@ def choose(
         say(sets.rule)
         # Known before anything is measured, which takes hours.
         kept, alike = ({}, 0) if tuning is None else _to_train_on(texts, sets, encode)
-        candidates, refused = servable(path, rope, only)
-        if only is not None and only.kind in refused:
-            raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
         for name, why in refused.items():
             say(f"{name} is not tried: {why}")
         stored = Stored(engine, work / MEASUREMENTS)
@@ -159,27 +160,38 @@ def _to_train_on(
     return to_train_on(texts, [*sets.judge, *sets.select, *sets.search], encode)
 
 
-def _can_be_trained(path: str | Path) -> None:
-    """What is trained must have a form to be written in, with the new scaling."""
-    source = open_checkpoint(meant(Path(path)))
-    if source.model_type == MODEL_TYPE:
+def _can_be_trained(path: str | Path, rope: Rope, candidates: Sequence[Candidate]) -> None:
+    """What is trained must have a form to be written in, with the scaling of whatever wins."""
+    from ropewalk.train.start.kept import family_config
+    from ropewalk.train.start.source import open_source
+
+    source = open_source(path)
+    if source.checkpoint is None:
         return
-    able = {name for name, row in TABLE.items() if row.one_rotation}
-    if source.gguf:
-        able &= {name for name, row in TABLE.items() if row.gguf and row.gguf.to_config is not None}
-    if source.model_type not in able:
-        raise ValueError(
-            f"--tune: a {source.model_type} cannot be written with another scaling after training (these can: "
-            f"{', '.join(sorted(able))}); leave out --tune"
-        )
+    windows_scale = Facts(source.checkpoint.resolved).windows_scale
+    for one in candidates:
+        if one.scaling is None:
+            continue
+        model = with_scaling(source.config, one.scaling, windows_scale)
+        try:
+            family_config(source.checkpoint, model, Trained(rope.trained))
+        except ValueError as error:
+            raise ValueError(
+                f"--tune: after training, {one.name} could not be written: {error}; leave out --tune"
+            ) from error
 
 
 def _can_be_listed(path: str | Path, rope: Rope) -> None:
     """A search ends with a divisor for each pair, which must be read by an engine."""
-    pairs = rope.width // 2
-    one = listed(SEARCHED, "", [1 + i / pairs for i in range(pairs)], 1.01, rope)
+    one = _list(rope)
     assert one.scaling is not None
     reasons = served(path, rope.to)(one.scaling)
     if None not in reasons.values():
         why = next(iter(reasons.values()))
         raise ValueError(f"--search: no engine would compute a divisor for each pair from {path} ({why}); leave it out")
+
+
+def _list(rope: Rope) -> Candidate:
+    """As a search may find it."""
+    pairs = rope.width // 2
+    return listed(SEARCHED, "", [1 + i / pairs for i in range(pairs)], 1.01, rope)

@@ -2,8 +2,8 @@
 
 Of a directory, config.json is changed and every other file copied, but for programs, pickles and links to elsewhere. Of
 a GGUF file, the keys of RoPE and the length are changed and everything else is copied byte for byte, so quantised
-weights stay what they are. Which keys are written is decided by reading them back with the rules of each engine; an
-engine that would compute something else is named.
+weights stay what they are. What was written is read back with the rules of each engine; one that would compute
+something else is named.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ropewalk.checkpoints.engines import sglang, transformers4, transformers5, vllm
-from ropewalk.checkpoints.engines.base import Reading
+from ropewalk.checkpoints.engines import sglang
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import rules
 from ropewalk.checkpoints.errors import BadInput
@@ -28,16 +27,14 @@ from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.sniff import meant, runs
 from ropewalk.checkpoints.files.weights import homes, open_weights
-from ropewalk.checkpoints.inspect.changes import Config, Wanted
+from ropewalk.checkpoints.inspect.changes import Wanted
+from ropewalk.checkpoints.inspect.scaled_config import scaled_config, short_of, too_short
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
-from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
-from ropewalk.checkpoints.resolve.part import find_part
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
-IN_DIRECTORIES = {"transformers 5": transformers5, "transformers 4": transformers4, "vLLM": vllm}
 SERVED_TOO = {"SGLang": sglang}
 """Told a command for what was written, and so asked what it makes of that; the keys are not chosen for it."""
 IN_TENSORS = (Llama3, LongRoPE)
@@ -87,7 +84,7 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
     target = _target(path, out)
     if path.is_dir():
         with place.beside(target) as made:
-            engines, left_out = _directory(path, resolved, made, Wanted(resolved, scaling, to))
+            engines, left_out = _directory(path, made, Wanted(resolved, scaling, to))
     else:
         left_out = ()
         with place.beside(target) as made:
@@ -130,7 +127,7 @@ def served(source: str | Path, to: int) -> Callable[[Scaling], dict[str, str | N
     if resolved.model_type == MODEL_TYPE:
         return lambda scaling: {"ropewalk": None}
     if path.is_dir():
-        return lambda scaling: _keys(resolved, Wanted(resolved, scaling, to))[1]
+        return lambda scaling: scaled_config(Wanted(resolved, scaling, to))[1]
     checkpoint = open_checkpoint(path)
 
     def of_file(scaling: Scaling) -> dict[str, str | None]:
@@ -143,20 +140,8 @@ def served(source: str | Path, to: int) -> Callable[[Scaling], dict[str, str | N
     return of_file
 
 
-def _keys(resolved: Resolved, wanted: Wanted) -> tuple[dict[str, Any], dict[str, str | None]]:
-    """The config with the keys that most engines read as meant, and what each makes of them."""
-    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
-    tried = [config.changed(changes) for changes in (config.old(), config.new())]
-    read_by = [{name: _short(wanted, changed, engine) for name, engine in IN_DIRECTORIES.items()} for changed in tried]
-    # The older keys first: where every engine reads them, any version of any of them will.
-    best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
-    return tried[best], read_by[best]
-
-
-def _directory(
-    path: Path, resolved: Resolved, out: Path, wanted: Wanted
-) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    config, read_by = _keys(resolved, wanted)
+def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | None], tuple[str, ...]]:
+    config, read_by = scaled_config(wanted)
     if all(why is not None for why in read_by.values()):
         raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
@@ -170,9 +155,9 @@ def _directory(
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, out / name)
-    text = json.dumps(_without_nulls(config), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
-    too = {name: _short(wanted, config, engine) for name, engine in SERVED_TOO.items()}
+    too = {name: short_of(wanted, config, engine) for name, engine in SERVED_TOO.items()}
     if (why := _no_file(path, wanted.scaling)) is not None:
         too["llama.cpp"] = f"no GGUF file can be made of it: {why}"
     return read_by | too, tuple(left_out)
@@ -193,29 +178,6 @@ def _no_file(path: Path, scaling: Scaling) -> str | None:
     return None
 
 
-def _short(wanted: Wanted, changed: dict[str, Any], engine: Any) -> str | None:
-    try:
-        found = engine.read(resolve(_without_nulls(changed), where=wanted.resolved.where, strict=False))
-    except ValueError as error:
-        return str(error)
-    return _length(found, wanted) or wanted.short_of(found)
-
-
-def _length(found: Reading, wanted: Wanted) -> str | None:
-    if found.length is not None and found.length < wanted.to:
-        return f"it would end texts at {found.length:,} tokens"
-    return None
-
-
-def _without_nulls(config: dict[str, Any]) -> dict[str, Any]:
-    """The two names of RoPE's parameters: null where the other stands, which is the same as absent."""
-    return {
-        key: value
-        for key, value in config.items()
-        if value is not None or key not in ("rope_scaling", "rope_parameters")
-    }
-
-
 def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) -> dict[str, str | None]:
     arch, wanted = str(resolved.config["general.architecture"]), Wanted(resolved, scaling, to)
     length = {f"{arch}.context_length": to}
@@ -230,7 +192,7 @@ def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) 
         found = rules.read(read(out))
     except BadInput as error:
         raise ValueError(f"what was written cannot be read back: {error}") from error
-    return {"llama.cpp": _length(found, wanted) or wanted.short_of(found)}
+    return {"llama.cpp": too_short(found, wanted) or wanted.short_of(found)}
 
 
 def _positions(checkpoint: Checkpoint, scaling: Scaling) -> PositionsInGGUF:

@@ -134,8 +134,10 @@ class Config:
         found = {key: value for key, value in found.items() if USUAL.get(key) != value}
         stated = self.facts.block(number)
         found |= {key: stated[key] for key in self.known.elsewhere if stated.get(key) is not None}
-        if not self.known.latent and layer.head_width and layer.rotary_width != layer.head_width:
-            given = stated.get("partial_rotary_factor", self.facts.text.get("partial_rotary_factor"))
+        given = stated.get("partial_rotary_factor")
+        # All of a head may be stated too: GPT-NeoX rotates a quarter where nothing is.
+        if not self.known.latent and layer.head_width and (given or layer.rotary_width != layer.head_width):
+            given = given or self.facts.text.get("partial_rotary_factor")
             found["partial_rotary_factor"] = given or (layer.rotary_width or 0) / layer.head_width
         return found
 

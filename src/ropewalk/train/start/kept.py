@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,14 +26,17 @@ from ropewalk.checkpoints.export.hf import LARGEST_COPY, write_beside
 from ropewalk.checkpoints.export.vocabulary import about_of
 from ropewalk.checkpoints.families.base import Source as Place
 from ropewalk.checkpoints.files.strict_json import read_json
+from ropewalk.checkpoints.inspect.changes import Wanted
+from ropewalk.checkpoints.inspect.scaled_config import scaled_config
 from ropewalk.checkpoints.load.model import adopted
 from ropewalk.checkpoints.load.native import Trained, describe
 from ropewalk.checkpoints.load.stream import Checkpoint
 from ropewalk.checkpoints.load.tensors import named
-from ropewalk.checkpoints.resolve.read import read
-from ropewalk.encodings.rope import RoPE
+from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.models import Transformer, TransformerConfig
-from ropewalk.scaling import Dynamic
+from ropewalk.models.config import Side
+from ropewalk.plan import Plan
+from ropewalk.scaling import Dynamic, Scaling
 from ropewalk.train.start.recipe import FOLDER, RECORD, differences
 from ropewalk.train.start.source import Source
 
@@ -75,30 +79,54 @@ def _ends(source: Source, trained: Trained) -> Trained:
 
 def _in_family(checkpoint: Checkpoint, model: TransformerConfig, trained: Trained, folder: Path) -> dict[str, Any]:
     """config.json and what lies beside it in the family's form, or why there is none."""
-    plans = {side: model.plan(side) for side in model.sides}
-    at_work = replace(checkpoint, resolved=replace(checkpoint.resolved, plans={**plans}))
     found: dict[str, Any] = {"family": checkpoint.model_type, "left_out": sorted(checkpoint.rest())}
     # Marian's bias of the output is (1, V), ours (V).
     shapes = {source.names[0]: checkpoint.weights.shape(source.names[0]) for source in checkpoint.found.values()}
     found["shapes"] = {name: list(shape) for name, shape in shapes.items() if shape[:1] == (1,)}
     try:
-        config = config_of(at_work, dict.fromkeys(checkpoint.names, torch.float32))
-        rope = model.encoding
-        scaling = rope.scaling if isinstance(rope, RoPE.Config) else None
-        stated = config.get("max_position_embeddings")
-        # A dynamic scaling starts from the number that stands there.
-        if type(stated) is int and stated < trained.length and not isinstance(scaling, Dynamic):
-            config["max_position_embeddings"] = trained.length
+        config = family_config(checkpoint, model, trained)
         (folder / "config.json").write_text(_json(config), encoding="utf-8")
-        resolved = read(folder / "config.json", arithmetic="float32")
-        for side, plan in plans.items():
-            length = trained.source_length if side == "encoder" and trained.source_length else trained.length
-            adopted(plan.for_length(length), resolved.plans[side].for_length(length))
-    except (BadInput, RuntimeError, KeyError, ValueError) as error:
-        found |= {"family": None, "why": f"{checkpoint.model_type} cannot state these positions ({error})"}
+    except ValueError as error:
+        found |= {"family": None, "why": str(error)}
         config = {"max_position_embeddings": trained.length}
     _beside(checkpoint, folder, config)
     return found
+
+
+def family_config(checkpoint: Checkpoint, model: TransformerConfig, trained: Trained) -> dict[str, Any]:
+    """The config.json of a checkpoint's family that states the positions of what is trained from it. A ValueError says
+    why there is none."""
+    plans = {side: model.plan(side) for side in model.sides}
+    resolved = replace(checkpoint.resolved, plans={**plans})
+    try:
+        scaling = _other_scaling(checkpoint, plans)
+        if scaling is not None and not checkpoint.gguf and not checkpoint.row.one_rotation:
+            length = max(trained.length, checkpoint.resolved.plan.longest or 0)
+            resolved = replace(resolved, config=scaled_config(Wanted(checkpoint.resolved, scaling, length))[0])
+        config = config_of(replace(checkpoint, resolved=resolved), dict.fromkeys(checkpoint.names, torch.float32))
+        stated = config.get("max_position_embeddings")
+        dynamic = any(isinstance(layer.scaling, Dynamic) for plan in plans.values() for layer in plan.layers)
+        # A dynamic scaling starts from the number that stands there.
+        if type(stated) is int and stated < trained.length and not dynamic:
+            config["max_position_embeddings"] = trained.length
+        read_back = resolve(json.loads(_json(config)), where="config.json", arithmetic="float32")
+        for side, plan in plans.items():
+            length = trained.source_length if side == "encoder" and trained.source_length else trained.length
+            adopted(plan.for_length(length), read_back.plans[side].for_length(length))
+    except (BadInput, RuntimeError, KeyError, ValueError) as error:
+        raise ValueError(f"{checkpoint.model_type} cannot state these positions ({error})") from error
+    return config
+
+
+def _other_scaling(checkpoint: Checkpoint, plans: Mapping[Side, Plan]) -> Scaling | None:
+    """What layers that had another scaling in the checkpoint have in common."""
+    pairs = [
+        (was.scaling, layer.scaling)
+        for side, plan in plans.items()
+        for was, layer in zip(checkpoint.resolved.plans[side].layers, plan.layers, strict=True)
+    ]
+    new = {now for was, now in pairs if now != was}
+    return new.pop() if len(new) == 1 else None
 
 
 def _beside(checkpoint: Checkpoint, folder: Path, config: dict[str, Any]) -> None:
