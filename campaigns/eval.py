@@ -28,6 +28,7 @@ import torch
 
 from benchmarks import bars
 from campaigns import pieces
+from campaigns.extend import LIKELIHOODS
 from ropewalk.evaluate import battery
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.documents import Document, cut, texts
@@ -37,14 +38,7 @@ from ropewalk.evaluate.statistics import Interval, paired, t_quantile
 from ropewalk.evaluate.store import Stored
 from ropewalk.scaling import YaRN
 
-SOURCES = (
-    "campaigns/eval.py",
-    "src/ropewalk/evaluate/documents.py",
-    "src/ropewalk/evaluate/engines/by_logits.py",
-    "src/ropewalk/evaluate/engines/ours.py",
-    "src/ropewalk/evaluate/measures/tail.py",
-    "src/ropewalk/scaling/yarn.py",
-)
+SOURCES = ("campaigns/eval.py", *LIKELIHOODS, "src/ropewalk/evaluate", "src/ropewalk/checkpoints/tokens")
 FACTOR = 2
 FEWEST = 16
 WORTH = 0.01
@@ -123,7 +117,7 @@ class Trial:
                 "trained": self.trained,
                 "scaling": self.scaling.model_dump(mode="json"),
                 "tail": battery.TAIL,
-                "documents": "in the order of their SHA-256; the first 2L tokens of each, without special tokens",
+                "documents": "in the order of their SHA-256; the first 2L tokens of each",
                 "rule": battery.rule(self.longest, self.trained, battery.TAIL, self.trained),
                 "left out by the rule": self.left_out,
                 "intervals": "95 %, Student's t over documents",
@@ -207,10 +201,12 @@ def chosen(
     """Judge documents in the order of their hash, which draws them from the whole corpus, whoever wrote them."""
     judges: list[Document] = []
     left_out: list[str] = []
+    known: set[bytes] = set()
     for name, each in sorted(texts([text]), key=lambda one: hashlib.sha256(one[1].encode()).digest()):
         document = cut(name, each, encode, longest)
-        if document is None:
+        if document is None or document.tokens.tobytes() in known:
             continue
+        known.add(document.tokens.tobytes())
         if battery.is_judge(document, longest, trained, battery.TAIL):
             judges.append(document)
         else:

@@ -90,6 +90,21 @@ def test_our_engine_scales_the_layers_that_a_config_would(name: str, tmp_path: P
         np.testing.assert_allclose(one.nats(Passage.plain(TOKENS, 70), YARN), want, atol=3e-4)
 
 
+def test_a_base_that_grew_does_not_stay(tmp_path: Path) -> None:
+    """transformers keeps the base of dynamic NTK for the next text: each is measured as if it were the first."""
+    model = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            **SIZES, max_position_embeddings=TRAINED,
+            rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0},
+        )
+    ).eval()  # fmt: skip
+    found, short, long = engine(model), Passage.plain(TOKENS[:TRAINED], 20), Passage.plain(TOKENS, 20)
+    first = found.nats(short)
+    grown = found.nats(long)
+    np.testing.assert_array_equal(found.nats(short), first)
+    np.testing.assert_array_equal(found.nats(long), grown)
+
+
 TOKENIZER = '{"version": "1.0", "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}}'
 
 

@@ -59,6 +59,13 @@ def test_within_the_trained_length_a_context_is_compared_with_a_shorter_one() ->
         battery.evaluate(Toy(), DOCUMENTS, None, trained=1000, lengths=(400,), tail_tokens=50)
 
 
+def test_the_crop_to_the_trained_length_is_always_measured() -> None:
+    """A shorter one alone would be easier to beat: this model has nothing from past 50 tokens."""
+    found = battery.evaluate(Copier(50), DOCUMENTS, None, trained=100, lengths=(60, 400), tail_tokens=50)
+    assert found.tail.crop_lengths == (60, 100)
+    assert "no better than cropping" in found.verdict
+
+
 def test_gain_is_benefit_less_harm() -> None:
     found = tail.measure(Copier(250), DOCUMENTS, near=100, lengths=(100, 200, 400), tail=50)
     assert found.gain().mean == pytest.approx(found.benefit.mean - found.harm.mean, abs=1e-12)
@@ -181,6 +188,41 @@ def test_needles_are_found_as_far_as_a_model_reaches() -> None:
     assert depth[0] < depth[-1] == 1.0
     blind = needles.measure(Toy(128), fillers, words, 2000)
     assert blind.share == 0
+
+
+def test_needles_found_alike_in_every_pass_have_an_interval() -> None:
+    """Wilson's over all of them, computed by hand: 64 of 64, and 4 of 64."""
+    every, one = needles.Needles(10, [[True] * 16] * 4, []), needles.Needles(10, [[True] + [False] * 15] * 4, [])
+    assert every.interval == pytest.approx((64 / (64 + 1.959964**2), 1.0), abs=1e-6)
+    assert one.interval == pytest.approx((0.0246, 0.1500), abs=1e-4)
+    apart = needles.Needles(10, [[True] * 16, [False] * 16], [])
+    assert apart.interval == (0.0, 1.0)
+
+
+def test_no_value_of_a_needle_is_a_bare_space() -> None:
+    """Which a model may find likely whatever it was told. As GPT-2's with single digits has it: " 12" is " ", 1, 2."""
+
+    def encode(text: str) -> list[int]:
+        return [hash_of(piece) for piece in re.findall(" ?[a-z]+| |[0-9A-Z.]", text)]
+
+    assert encode(" 12")[0] == encode(" ")[0]
+    for seed in range(5):
+        values = needles._values(encode, random.Random(seed))
+        assert encode(" ")[0] not in [encode(value)[0] for value in values]
+
+
+def test_the_first_token_is_never_a_needles() -> None:
+    """Which BOS may take the place of."""
+
+    class Low(random.Random):
+        def random(self) -> float:
+            return 0.0
+
+    def by_word(text: str) -> list[int]:
+        return [hash_of(word) for word in text.split()]
+
+    tokens, *_ = needles._text(np.full(4000, 7), by_word, 2000, Low(0))
+    assert tokens[0] == 7
 
 
 def hash_of(text: str) -> int:

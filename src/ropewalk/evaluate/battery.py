@@ -108,6 +108,7 @@ def evaluate(
 ) -> Report:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles."""
     longest, near = max(lengths), far_from(trained, lengths)
+    lengths = sorted({*lengths, near})  # the crop that all is compared with
     judges, left = [], []
     for document in documents:
         (judges if is_judge(document, longest, trained, tail_tokens) else left).append(document)

@@ -35,9 +35,9 @@ def opened(
     kinds: Collection[str] = (),
     hashed: bool = True,
 ) -> tuple[Engine, Callable[[str], Sequence[int]]]:
-    """The engine, whose texts begin as the tokenizer begins them, and what turns a text into its tokens without special
-    ones. hashed: whether the engine names its
-    weights by their digest, which reads all of them; measurements that are stored need it."""
+    """The engine, whose texts begin as the tokenizer begins them, and what turns a document into tokens. hashed:
+    whether the engine names its weights by their digest, which reads all of them; measurements that are stored need
+    it."""
     check_name(engine)
     place = meant(Path(engine.removeprefix(LLAMA_CPP) if engine.startswith(LLAMA_CPP) else path))
     tokenizer = of(place)
@@ -55,7 +55,7 @@ def opened(
     if tokenizer.before:
         spelled = " ".join(plain(tokenizer.token(number)) for number in tokenizer.before)
         found = Begun(found, tokenizer.before, spelled)
-    return found, lambda text: tokenizer.encode(text, special=False)
+    return found, tokenizer.encode_document
 
 
 def check_name(engine: str) -> None:

@@ -25,6 +25,10 @@ class Document:
     bytes: int
     """Of the text that these tokens spell, for bits per byte."""
 
+    def read_of(self, text: str) -> str:
+        """The part of its text that these tokens spell."""
+        return text.encode()[: self.bytes].decode(errors="ignore")
+
 
 def read(paths: Sequence[Path], encode: Callable[[str], Sequence[int]], *, longest: int, most: int) -> list[Document]:
     """The first `most` documents with at least `longest` tokens, each cut to its first `longest`."""

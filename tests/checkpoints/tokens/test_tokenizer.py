@@ -67,6 +67,15 @@ class TestByteLevel:
         ids = tokenizer.encode("he<|end|>he<tool>")
         assert (tokenizer.decode(ids), tokenizer.decode(ids, special=True)) == ("hehe<tool>", "he<|end|>he<tool>")
 
+    def test_in_a_document_the_name_of_a_special_token_is_text(self) -> None:
+        tokenizer = KINDS["gpt2"]
+        ids = tokenizer.encode_document("he<|end|>he<tool>")
+        end = tokenizer.encode("<|end|>", special=False)
+        assert not {*ids} & {*end}
+        assert tokenizer.decode(ids) == "he<|end|>he<tool>"
+        assert [tokenizer.token(number) for number in ids][-1] == "<tool>"  # defined by the user, and not special
+        assert tokenizer.encode("he<|end|>", special=False)[-1:] == end, "prompts are read as before"
+
     @pytest.mark.parametrize(("pre", "found"), [("gpt-2", ["12", "12"]), ("smollm", ["1", "2", "1", "2"])])
     def test_the_rule_cuts_digits(self, pre: str, found: list[str]) -> None:
         assert spelled(made(byte_level(pre=pre)), "1212") == found

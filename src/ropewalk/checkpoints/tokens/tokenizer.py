@@ -56,6 +56,15 @@ class Tokenizer:
         ids = self._ids(text, False)
         return [*self.before, *ids, *self.after] if special else ids
 
+    def encode_document(self, text: str) -> list[int]:
+        """The ids of a text to measure: nothing is put around it, and names of special tokens in it are text, as in
+        training data. A manual that says <s> does not begin anew there."""
+        self.inner.encode_special_tokens = True
+        try:
+            return self._ids(text, False)
+        finally:
+            self.inner.encode_special_tokens = False
+
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
         """The text of ids; special: with the names of special tokens."""
         return self._run(lambda: self.inner.decode(list(ids), skip_special_tokens=not special))

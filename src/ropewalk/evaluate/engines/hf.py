@@ -21,7 +21,7 @@ from ropewalk.checkpoints.load.patch import Patched, patch
 from ropewalk.encodings import NoPE
 from ropewalk.evaluate.engines.by_logits import ByLogits
 from ropewalk.evaluate.passage import Passage
-from ropewalk.scaling import Scaling
+from ropewalk.scaling import Dynamic, Scaling
 
 ATTENTION = "ropewalk"
 KNOWN_LAYERS = {"full_attention", "sliding_attention"}
@@ -42,6 +42,8 @@ class HF(ByLogits):
         self.trained = facts.resolved.plan.trained or facts.resolved.plan.stated
         self.vocabulary: int = config.vocab_size
         self._patched: tuple[object, Patched | None] = (None, None)
+        self.grows = any(isinstance(layer.scaling, Dynamic) for layer in facts.resolved.plan.layers)
+        """Whether its base grows with a text and stays so until the next that is shorter than the trained length."""
         self.own_attention: str = transformer.config._attn_implementation  # noqa: SLF001, there is no public name
         """What it has by itself, and needs where it has a cache: ours is for whole texts."""
         tokens = torch.arange(PROBE, device=transformer.device)[None] % self.vocabulary
@@ -66,8 +68,10 @@ class HF(ByLogits):
         """Whether logits are the output map of the last vectors and nothing else, so that parts of them can be made."""
 
     def hidden(self, passage: Passage, scaling: Scaling | None) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        self._put(scaling, int(passage.positions[-1]) + 1)
         device = self.transformer.device
+        self._put(scaling, int(passage.positions[-1]) + 1)
+        if scaling is None and self.grows:
+            self._vectors(torch.zeros(1, 1, dtype=torch.long, device=device), None)
         tokens = torch.from_numpy(passage.tokens.copy())[None].to(device)
         where = torch.from_numpy(passage.positions.copy())[None].to(device)
         # What predicts token i is the vector at i - 1; what the last token predicts is not asked for.

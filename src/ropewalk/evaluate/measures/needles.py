@@ -43,11 +43,13 @@ class Needles:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Over passes where there are several, since needles of one pass share their text; else Wilson's."""
+        """Over passes, since needles of one pass share their text, and no narrower than Wilson's over all of them: a
+        few passes may well find equally many."""
+        low, high = wilson(int(np.sum(self.found)), int(np.size(self.found)))
         if len(self.found) < 2:
-            return wilson(int(np.sum(self.found)), int(np.size(self.found)))
+            return low, high
         each: Interval = paired([float(np.mean(one)) for one in self.found])
-        return max(0.0, each.low), min(1.0, each.high)
+        return max(0.0, min(low, each.low)), min(1.0, max(high, each.high))
 
     def to_dict(self) -> dict[str, Any]:
         low, high = self.interval
@@ -129,7 +131,8 @@ def _text(
             f"length {length:,} does not fit"
         )
     tokens: list[int] = []
-    cuts = [round(room * (depth + draws.random()) / COUNT) for depth in range(COUNT)]
+    # A text's first token may be replaced by BOS.
+    cuts = [max(1, round(room * (depth + draws.random()) / COUNT)) for depth in range(COUNT)]
     for start, end, needle in zip([0, *cuts[:-1]], cuts, needles, strict=True):
         tokens += [*filler[start:end].tolist(), *needle]
     tokens += filler[cuts[-1] : room].tolist()
@@ -151,9 +154,10 @@ def _values(encode: Callable[[str], Sequence[int]], draws: random.Random) -> lis
     numbers = [f" {number}" for number in range(11, 1000)] + [f" {a}{b}" for a in letters for b in letters]
     draws.shuffle(numbers)
     found: dict[int, str] = {}
+    blank = [*_within(encode, " "), *_within(encode, "  ")]  # a bare space, which some tokenizers put before digits
     for text in numbers:
         ids = _within(encode, f"{text}.")
-        if ids and ids[0] not in found:
+        if ids and ids[0] not in found and ids[0] not in blank:
             found[ids[0]] = text
         if len(found) == COUNT:
             return list(found.values())
