@@ -44,6 +44,7 @@ LIKELIHOODS = tuple(
         *("encodings", "rotation", "attention", "models", "nn", "phase.py", "positions.py", "plan.py", "settings.py"),
         *("torch_private.py", *("checkpoints/" + one for one in ("load", "files", "resolve", "families"))),
         "checkpoints/architectures",
+        "checkpoints/engines/facts.py",
     )
 )
 # And a verdict.
@@ -51,7 +52,7 @@ SOURCES = (
     "campaigns/extend.py",
     *LIKELIHOODS,
     *("src/ropewalk/" + name for name in ("extend", "evaluate", "checkpoints/tokens", "trials")),
-    "src/ropewalk/checkpoints/inspect/lengths.py",
+    *("src/ropewalk/checkpoints/" + name for name in ("inspect", "engines", "export")),
 )
 JUDGES = 16
 MEMORY = 6.0

@@ -26,6 +26,23 @@ def test_bits_per_byte_are_of_the_bytes_that_were_read(tmp_path: Path) -> None:
         assert one["bits_per_byte"] == pytest.approx(one["nats"] * 119 / (1 + 119 * 4) / math.log(2))
 
 
+def test_a_text_that_llama_cpp_cannot_score_is_left_out_of_every_engine(tmp_path: Path) -> None:
+    """Before anything is measured: its last tokens hold parts of a character."""
+    pytest.importorskip("xllamacpp")
+    file = make_gguf("llama", tmp_path)
+    for n in range(3):
+        end = "\u4e00" if n == 1 else "."
+        (tmp_path / f"{n}.txt").write_text(str(n) + " the" * 100 + "xyzq" * 2 + end + "xyzq" * 2, encoding="utf-8")
+    command = ["eval", str(file), *(part for n in range(3) for part in ("--text", str(tmp_path / f"{n}.txt")))]
+    command += ["--lengths", "60,110", "--tail", "16", "--store", str(tmp_path / "kept.jsonl")]
+    done = CliRunner().invoke(app, [*command, "--engine", "ropewalk", "--engine", "llama.cpp", "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [one["name"] for one in found["documents"]] == ["0.txt", "2.txt"]
+    assert len(found["engines"]) == 2
+    assert "skipped 1.txt: llama.cpp cannot score parts of characters" in done.stderr
+
+
 def test_a_text_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     """As it is, and with a line break at its end: copies would make every interval narrower."""
     file = make_gguf("llama", tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,8 @@ def held(
     engine: Engineered, candidates: list[Candidate], *, file: Path | None = None, cheap: bool = False, **more: Any
 ) -> Result:
     drawn = more.pop("sets", None) or sets()
-    asking = Asking(Stored(engine, file), engine, more.pop("workers", Workers()), **more)
-    return run(asking, ROPE, drawn, candidates, None, tail_tokens=TAIL, cheap=cheap)
+    with closing(Asking(Stored(engine, file), engine, more.pop("workers", Workers()), **more)) as asking:
+        return run(asking, ROPE, drawn, candidates, None, tail_tokens=TAIL, cheap=cheap)
 
 
 def test_the_best_wins_and_is_said_with_its_interval() -> None:
@@ -74,6 +75,17 @@ def test_of_equal_ones_a_formula_is_simpler_than_what_was_searched() -> None:
     verdict = decide({**found, "searched": near})
     assert (verdict.kind, verdict.winner) == ("tie", "good")
     assert verdict.tied == ["good", "stronger", "searched"]
+
+
+def test_of_equal_ones_no_change_is_the_simplest() -> None:
+    """Whatever a change without a factor, such as a gain alone, happens to save on short text."""
+    found = held(Engineered(REACH), [LEAVE, STRONGER, GOOD, CROP]).judged
+    gain = listed("gain only", "", [1.0] * 8, 1.05, ROPE)
+    cheaper = replace(found["good"].tail, loss={**found["good"].tail.loss, TRAINED: [-1.0] * 8})
+    leave = Judged(LEAVE, found["good"].tail)
+    verdict = decide({"gain only": Judged(gain, cheaper), "leave": leave})
+    assert (verdict.kind, verdict.winner) == ("leave", "leave")
+    assert verdict.tied == ["leave", "gain only"]
 
 
 def test_of_equal_factors_the_smaller_cost_on_short_text_is_taken() -> None:
@@ -353,8 +365,11 @@ def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: 
     for one in documents(20):
         (tmp_path / f"{one.name}.txt").write_text(" ".join(map(str, one.tokens)))
     (tmp_path / "twice.txt").write_text((tmp_path / "d0-3.txt").read_text())
-    for one in documents(20):  # the same tokens under another digest
+    for one in documents(20):  # the same tokens under another digest, and another edition of the text
         (tmp_path / f"{one.name}.md").write_text((tmp_path / f"{one.name}.txt").read_text() + "\n")
+        words = (tmp_path / f"{one.name}.txt").read_text().split()
+        words[::40] = ["7"] * len(words[::40])
+        (tmp_path / f"{one.name}-edition.txt").write_text(" ".join(words))
     (tmp_path / "short.txt").write_text("1 2 3")
     (tmp_path / "never.txt").write_text(" ".join(map(str, range(1000, 1000 + TO))))
     given = {"longest": TO, "near": TRAINED, "tail": TAIL, "judge": 8}

@@ -33,12 +33,13 @@ from ropewalk.extend import choose as choosing
 from ropewalk.extend.asking import Asking, Opening, OutOfTime
 from ropewalk.extend.candidates import Candidate
 from ropewalk.extend.choose import choose
+from ropewalk.extend.copies import Copies
 from ropewalk.extend.judging import Judged
 from ropewalk.extend.prove import prove
 from ropewalk.extend.tournament import Result, run
 from ropewalk.extend.tune import texts as found_texts
 from ropewalk.extend.tune import training, tune
-from ropewalk.extend.tune.texts import near_copies, to_train_on, tokenizer_of, write_data
+from ropewalk.extend.tune.texts import to_train_on, tokenizer_of, write_data
 from ropewalk.extend.tune.tuned import Tuned, Tuning, decide
 from ropewalk.extend.write import write
 from ropewalk.report.extension.page import page
@@ -331,8 +332,9 @@ def test_a_near_copy_is_seen_in_a_script_without_spaces() -> None:
     edition = "".join("\u4e00" if n % 100 == 7 else letter for n, letter in enumerate(book))
     unbroken = book.replace("\uff0c", "")
     other = "".join(chr(draws.randrange(0x4E00, 0x5E00)) for _ in range(4000))
-    found = near_copies({"edition": edition, "unbroken": unbroken, "other": other}, [book])
-    assert found == {"edition", "unbroken"}
+    known = Copies()
+    known.add(book)
+    assert [known.has(text) for text in (edition, unbroken, other)] == [True, True, False]
 
 
 @pytest.mark.parametrize(

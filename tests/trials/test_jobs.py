@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 
 from ropewalk.system import started
-from ropewalk.trials.jobs import AHEAD, Workers, mapped
+from ropewalk.trials.jobs import AHEAD, Pool, Workers, mapped
 from tests.trials.work import dies, dies_once, refuses, scaled, variable
 
 On = Literal["local", "ray"]
@@ -49,6 +49,22 @@ def test_results_come_in_order_from_several_processes(on: On) -> None:
 
 def test_one_local_worker_is_this_process() -> None:
     assert list(mapped(scaled, 2, [5], Workers())) == [(10, os.getpid())]
+
+
+def test_workers_of_a_pool_stay_until_it_is_closed() -> None:
+    """What they opened is not opened again by the next call; after an error they are others."""
+    pool = Pool(scaled, 3, Workers(2))
+    assert list(pool([])) == []
+    assert pool._pool is None, "nothing to do starts nobody"
+    first, second = ({process for _, process in pool(range(6))} for _ in range(2))
+    assert first == second
+    assert len(first) == 2
+    some = pool(range(100))
+    next(some)
+    some.close()  # with jobs under way
+    assert not any(started(process) for process in first)
+    assert [result for result, _ in pool(range(6))] == [3 * job for job in range(6)]
+    pool.close()
 
 
 @EACH

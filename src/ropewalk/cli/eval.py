@@ -112,6 +112,8 @@ def evaluate(
         replace(one, bytes=len(spell(one.tokens.tolist()).encode()))  # `read` has the mean of the whole text
         for one in _different(read(text, encode, longest=wanted[-1], most=documents))
     ]
+    if any(name.startswith("llama.cpp") for name in names):
+        found = _whole_characters(found, tail, spell)
 
     def measured(computes: Engine, encode: Callable[[str], Sequence[int]]) -> Report:
         kept = Stored(computes, store or _cache() / f"{computes.model[:16]}.jsonl")
@@ -170,6 +172,21 @@ def _different(read: Sequence[Document]) -> list[Document]:
         if first is not one:
             note(f"skipped {one.name}: it is the same text as {first.name}")
     return list(found.values())
+
+
+def _whole_characters(found: Sequence[Document], tail: int, spell: Callable[[Sequence[int]], str]) -> list[Document]:
+    """Without the documents that llama.cpp cannot score, which every engine leaves out then: they are paired."""
+    from ropewalk.checkpoints.tokens.tokenizer import BROKEN
+
+    kept = []
+    for one in found:
+        if any(BROKEN in spell([token]) for token in one.tokens[-tail:].tolist()):
+            note(
+                f"skipped {one.name}: llama.cpp cannot score parts of characters, and its last {tail:,} tokens hold one"
+            )
+        else:
+            kept.append(one)
+    return kept
 
 
 def _cache() -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 from ropewalk.evaluate.passage import Cannot, Engine, Nats, Numbers, Passage
 from ropewalk.evaluate.store import Stored
 from ropewalk.scaling import Scaling
-from ropewalk.trials.jobs import Workers, mapped
+from ropewalk.trials.jobs import Pool, Workers
 
 Found = TypeVar("Found")
 Progress = Callable[[str, int, int], None]
@@ -82,10 +82,15 @@ class Asking:
         seconds: float | None = None,
         progress: Progress = lambda stage, done, total: None,
     ) -> None:
-        self.stored, self.opens, self.workers, self.progress = stored, opens, workers, progress
+        self.stored, self.progress = stored, progress
+        self.pool = Pool(_answer, opens, workers)
         self.end = None if seconds is None else time.monotonic() + seconds
         self.passes = 0
         """Computed since the start."""
+
+    def close(self) -> None:
+        """Ends the workers, and frees the models that they hold."""
+        self.pool.close()
 
     def __call__(self, stage: str, measure: Callable[[Engine], Found]) -> Found:
         noted = _Noting(self.stored)
@@ -99,7 +104,7 @@ class Asking:
                     return
                 yield ask
 
-        for answer in mapped(_answer, self.opens, in_time(), self.workers):
+        for answer in self.pool(in_time()):
             key, _ = waiting[done]
             done += 1
             self.passes += 1

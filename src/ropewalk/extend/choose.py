@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -99,12 +100,8 @@ def choose(
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
         opening = Opening(str(path), dtype=dtype, threads=threads)
-        engine, tokenizer = opening.engine(), of(meant(Path(path)))
+        engine, encode = opening.engine(), of(meant(Path(path))).encode_document
         opening = replace(opening, expected=engine.model)
-
-        def encode(text: str) -> Sequence[int]:
-            return tokenizer.encode(text, special=False)
-
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
         # Known before anything is measured, which takes hours.
@@ -114,11 +111,11 @@ def choose(
         stored = Stored(engine, work / MEASUREMENTS)
         # Loading and drawing took some of it.
         left = None if end is None else end - time.monotonic()
-        asking = Asking(stored, opening, workers, seconds=left, progress=progress)
-        found = run(
-            asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
-            not_tried=refused, asked=asked, ended=ended,
-        )  # fmt: skip
+        with closing(Asking(stored, opening, workers, seconds=left, progress=progress)) as asking:
+            found = run(
+                asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
+                not_tried=refused, asked=asked, ended=ended,
+            )  # fmt: skip
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune
 

@@ -2,8 +2,8 @@
 
     better than cropping    Holm over the finalists, paired by document; at a length that the model reads as it is,
                             better than leaving it too, in the same correction
-    a tie                   with the best of those, Holm again: taken is a formula before what was searched, then the
-                            smallest factor, then the smallest cost on short text
+    a tie                   with the best of those, Holm again: taken is no change, then a formula before what was
+                            searched, then the smallest factor, then the smallest cost on short text
 
 A window with sinks and cropping itself are measured beside them and win nothing: there is nothing to write for them.
 """
@@ -216,7 +216,7 @@ def decide(judged: Mapping[str, Judged], *, own: bool = False) -> Verdict:
     best = max(better, key=lambda name: finals[name].gain.mean)
     behind = {name: p_value(between(finals[best], finals[name])) for name in better if name != best}
     tied = [best, *(name for name, apart in holm(behind).items() if not apart)]
-    tied.sort(key=lambda name: (name == SEARCHED, _factor(finals[name]), _short_cost(finals[name])))
+    tied.sort(key=lambda name: _simplest(finals[name]))
     winner = tied[0]
     kind: Kind = "leave" if finals[winner].candidate.scaling is None else "tie" if len(tied) > 1 else "extend"
     return Verdict(kind, winner, best, tied, proven, own)
@@ -233,6 +233,11 @@ def over_leaving(verdict: Verdict, judged: Mapping[str, Judged]) -> Interval | N
     if not verdict.own or left is None or verdict.winner in ("crop", left):
         return None
     return paired(between(judged[verdict.winner], judged[left]))
+
+
+def _simplest(one: Judged) -> tuple[bool, bool, float, float]:
+    """No change at all comes first."""
+    return one.candidate.scaling is not None, one.candidate.name == SEARCHED, _factor(one), _short_cost(one)
 
 
 def _short_cost(one: Judged) -> float:

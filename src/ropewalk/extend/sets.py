@@ -14,10 +14,11 @@ from typing import Any
 
 from ropewalk.evaluate.battery import FAR_TOKENS
 from ropewalk.evaluate.documents import Document, cut, far_places, texts
+from ropewalk.extend.copies import Copies
 
 RULE = (
-    "documents of at least {longest:,} tokens{far}, in the order of the SHA-256 of their text: the first {search} to "
-    "search, the next {select} to select, {judge} of the others to judge"
+    "documents of at least {longest:,} tokens{far}, no near copies, in the order of the SHA-256 of their text: the "
+    "first {search} to search, the next {select} to select, {judge} of the others to judge"
 )
 FAR = " whose last {tail:,} repeat at least {least} pairs of tokens last seen more than {near:,} tokens back"
 LEAST = 2
@@ -65,25 +66,29 @@ def draw(
     wanted = 2 * quarter + judge * (number + 1)
     far = FAR.format(tail=tail, least=FAR_TOKENS, near=near)
     found: list[Document] = []
-    known: set[bytes] = set()
-    short = 0
+    known, exactly = Copies(), set[bytes]()
+    short = copies = 0
     for name, text in _ordered(paths):
         document = cut(name, text, encode, longest)
         if document is None:
             short += 1
             continue
-        # Two texts that differ past what is read, by a line break at the end or another edition, are one document.
-        if (read := document.tokens.tobytes()) in known:
+        if len(far_places(document.tokens, tail, near)) < FAR_TOKENS:
             continue
+        # Two editions of a text, or two that differ past what is read, are one document.
+        if (tokens := document.tokens.tobytes()) in exactly or known.has(read := document.read_of(text)):
+            copies += 1
+            continue
+        exactly.add(tokens)
         known.add(read)
-        if len(far_places(document.tokens, tail, near)) >= FAR_TOKENS:
-            found.append(document)
+        found.append(document)
         if len(found) == wanted:
             break
     rule = RULE.format(longest=longest, far=far, search=quarter, select=quarter, judge=judge)
     if len(found) < wanted:
         raise ValueError(
-            f"{len(found)} documents will do and {wanted} are needed ({short} have fewer than {longest:,} tokens); "
+            f"{len(found)} documents will do and {wanted} are needed ({short} have fewer than {longest:,} tokens, "
+            f"{copies} are near copies of others); "
             f"the rule: {rule}. Give more texts, or fewer documents to judge on (now {judge})"
         )
     start = 2 * quarter + judge * number

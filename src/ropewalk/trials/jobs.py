@@ -16,10 +16,11 @@ import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import chain
 from multiprocessing.connection import Connection, wait
 from threading import Thread
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from ropewalk.system import tell
 
@@ -66,14 +67,37 @@ def mapped(
     function: Callable[[Shared, Job], Result], shared: Shared, jobs: Iterable[Job], workers: Workers
 ) -> Iterator[Result]:
     """function(shared, job) of each job, in order."""
-    if workers.here:
-        yield from (function(shared, job) for job in jobs)
-        return
-    pool = (_Ray if workers.on == "ray" else _Local)(function, shared, workers)
-    try:
-        yield from _in_order(pool, enumerate(jobs), workers)
-    finally:
-        pool.close()
+    with closing(Pool(function, shared, workers)) as pool:
+        yield from pool(jobs)
+
+
+class Pool(Generic[Shared, Job, Result]):
+    """Workers for several calls: what they open at the first job stays open. They start when there is a job."""
+
+    def __init__(self, function: Callable[[Shared, Job], Result], shared: Shared, workers: Workers) -> None:
+        self.function, self.shared, self.workers = function, shared, workers
+        self._pool: _Pool | None = None
+
+    def __call__(self, jobs: Iterable[Job]) -> Iterator[Result]:
+        if self.workers.here:
+            yield from (self.function(self.shared, job) for job in jobs)
+            return
+        # Taken one by one, since whether there is another may depend on when that is asked.
+        numbered = enumerate(jobs)
+        if (first := next(numbered, None)) is None:
+            return
+        if self._pool is None:
+            self._pool = (_Ray if self.workers.on == "ray" else _Local)(self.function, self.shared, self.workers)
+        try:
+            yield from _in_order(self._pool, chain([first], numbered), self.workers)
+        except BaseException:
+            self.close()  # some are at work still
+            raise
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
 
 
 def _in_order(pool: _Pool, numbered: Iterator[tuple[int, Any]], workers: Workers) -> Iterator[Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,14 +16,7 @@ from ropewalk.data.options import Options
 from ropewalk.data.prepare.dataset import prepare
 from ropewalk.data.prepare.tokenizer import KNOWN
 from ropewalk.evaluate.documents import Document, cut, texts
-
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Thai, Lao, Burmese, Khmer, kana and Han."""
-WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-WORDS = 8
-"""Of a shingle: so many in a row are seldom the same by chance."""
-ALIKE = 0.5
-"""Share of the shingles of the shorter of two texts from which on they are taken for one text."""
+from ropewalk.extend.copies import Copies
 
 
 def to_train_on(
@@ -44,11 +35,11 @@ def to_train_on(
 
     other = {digest: found[digest] for digest in sorted(found) if not taken(digest)}
     # Of each document what is read: the rest of its text may be trained on.
-    begun = [
-        found[digest].encode()[: one.bytes].decode(errors="ignore")
-        for digest, one in by_digest.items() if digest in found
-    ]  # fmt: skip
-    alike = near_copies(other, begun)
+    used = Copies()
+    for digest, one in by_digest.items():
+        if digest in found:
+            used.add(one.read_of(found[digest]))
+    alike = {digest for digest, text in other.items() if used.has(text)}
     kept = {digest: text for digest, text in other.items() if digest not in alike}
     if not kept:
         raise ValueError(
@@ -56,30 +47,6 @@ def to_train_on(
             f"judge and {len(alike):,} are near copies of those; give more with --text"
         )
     return kept, len(alike)
-
-
-def near_copies(given: Mapping[str, str], of: Sequence[str]) -> set[str]:
-    """Names of the texts that share more than `ALIKE` of their shingles, or of the other's, with one of these."""
-    sizes, where = [], dict[int, list[int]]()
-    for number, text in enumerate(of):
-        every = _shingles(text)
-        sizes.append(len(every))
-        for shingle in every:
-            where.setdefault(shingle, []).append(number)
-    alike = set()
-    for name, text in given.items():
-        every = _shingles(text)
-        shared = Counter(number for shingle in every for number in where.get(shingle, ()))
-        if any(count > ALIKE * min(len(every), sizes[number]) for number, count in shared.items()):
-            alike.add(name)
-    return alike
-
-
-def _shingles(text: str) -> set[int]:
-    """Hashes of every `WORDS` words in a row; of a text of fewer, of all of them. In a script without spaces a
-    character is a word: a whole clause as one would differ by any slip in it."""
-    words = WORD.findall(text.lower())
-    return {hash(tuple(words[start : start + WORDS])) for start in range(max(1, len(words) - WORDS + 1))}
 
 
 def write_data(kept: Mapping[str, str], model: Path, folder: Path) -> None:

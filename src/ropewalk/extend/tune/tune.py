@@ -6,6 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -68,15 +69,16 @@ def tune(
     own = replace(opening, path=str(model), dtype=opening.dtype or found.dtype, expected=None)
     engine = own.engine()
     left = None if end is None else end - time.monotonic()
-    asking = Asking(Stored(engine, folder / MEASUREMENTS), own, workers, seconds=left, progress=progress)
     # The written config has the scaling: the model is judged as it will be read.
     name = "tuned"
     given: dict[str, Any] = {"near": found.near, "tail_tokens": found.tail_tokens}
-    finals, skips = judge(
-        asking, [Candidate(name, "")], found.sets.judge, encode,
-        lengths=untuned.tail.lengths, seed=found.sets.seed, **given,
-    )  # fmt: skip
-    measured, _, more = settle(asking, finals, found.sets.judge, **given)
+    stored = Stored(engine, folder / MEASUREMENTS)
+    with closing(Asking(stored, own, workers, seconds=left, progress=progress)) as asking:
+        finals, skips = judge(
+            asking, [Candidate(name, "")], found.sets.judge, encode,
+            lengths=untuned.tail.lengths, seed=found.sets.seed, **given,
+        )  # fmt: skip
+        measured, _, more = settle(asking, finals, found.sets.judge, **given)
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
     candidate = replace(untuned.candidate, name=name, about=about)
     judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
