@@ -65,6 +65,8 @@ def test_every_formula_is_a_point_of_the_family_or_near_one(rope: Rope) -> None:
         off = [abs(math.log(a / b)) for a, b in zip(ramp.divisors(rope.width // 2), wanted, strict=True)]
         assert np.mean(off) < (1e-6 if one.name in exact and list(divisors) == wanted else 0.1), one.name
         assert ramp.gain == one.gain
+        alone = next((i for i, divisor in enumerate(divisors) if divisor != 1), len(divisors))
+        assert ramp.divisors(rope.width // 2)[:alone] == [1.0] * alone, f"{one.name} leaves fast pairs alone"
         assert all(limits[name][0] <= value <= limits[name][1] for name, value in ramp.__dict__.items())
 
 
@@ -77,10 +79,11 @@ def test_a_ramp_is_its_equation() -> None:
 def test_what_is_searched_beats_every_formula_and_wins_where_the_best_is_no_formula() -> None:
     pytest.importorskip("optuna")
     engine = Curved()
-    found = held(engine)
+    found, without = held(engine), held(Curved(), passes=None)
     assert found.searched is not None
     tried = {one.formula for one in found.searched.trials if one.formula}
-    assert {"leave", "linear", "ntk", "yarn", "mrrope", "hard clip"} <= tried
+    assert tried & {*without.judged}, "it starts from the best"
+    assert 4 <= len(tried) <= len(found.searched.trials) / 2, "most settings are its own"
     complete = {one.formula: one.value for one in found.searched.trials if one.value is not None}
     assert found.searched.select["ramp"] < min(value for name, value in found.searched.select.items() if name in tried)
     assert len(complete) > 1
@@ -90,7 +93,6 @@ def test_what_is_searched_beats_every_formula_and_wins_where_the_best_is_no_form
     scaling = found.judged["searched"].candidate.scaling
     assert isinstance(scaling, LongRoPE)
     assert scaling.short == scaling.long
-    without = held(Curved(), passes=None)
     assert found.judged["searched"].gain.mean > max(one.gain.mean for one in without.judged.values()) + 0.005
     # One more hypothesis for Holm's correction, and the formulas that would be finalists are so beside it.
     assert {*found.judged} == {*without.judged, "searched"}
@@ -186,7 +188,7 @@ def test_steps_that_found_nothing_are_not_called_untried(monkeypatch: pytest.Mon
     assert min(found.searched.select, key=found.searched.select.__getitem__) == "ramp"
     text = page("m", {"model": "m", **found.to_dict(), "written": None})
     for said in ("\n".join(searched_lines(found.searched)), text):
-        assert "no change to its slow pairs lowered the objective" in said
+        assert "refining its slow pairs found no change that lowers the objective" in said
         assert "not refined" not in said
     assert "\u6ca1\u6709\u4e00\u6b65\u80fd\u8fdb\u4e00\u6b65\u964d\u4f4e\u76ee\u6807" in text
 

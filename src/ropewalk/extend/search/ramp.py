@@ -69,7 +69,8 @@ def ranges(rope: Rope) -> dict[str, tuple[float, float]]:
 
 def nearest(divisors: Sequence[float], gain: float, rope: Rope) -> Ramp:
     """The ramp closest to these divisors, by least squares of their logarithms: for each ramp of a grid, factor and
-    base follow from two linear equations, and neither may divide by less than 1."""
+    base follow from two linear equations, and neither may divide by less than 1. Fast pairs that are left alone stay
+    so, where a hundredth more is many radians: the ramp begins after them, without a larger base."""
     pairs = len(divisors)
     most = math.log(BEYOND * rope.ratio)
     wanted = np.clip(np.log(np.asarray(divisors, dtype=np.float64)), 0.0, most)
@@ -79,15 +80,15 @@ def nearest(divisors: Sequence[float], gain: float, rope: Rope) -> Ramp:
     grid = np.stack(np.meshgrid(np.arange(1.0, 2 * pairs + 1), POWERS, indexing="ij"), -1).reshape(-1, 2)
     span, power = grid[:, :1], grid[:, 1:]
     best, found = math.inf, Ramp(0.0, float(pairs), 1.0, 1.0, 1.0, gain)
-    for first in range(-1, pairs):
+    alone = next((number for number, one in enumerate(wanted) if one > 0), pairs)
+    for first in range(alone - 1, pairs):
         ramp = np.clip((index - first) / span, 0.0, 1.0) ** power  # (grid, pairs)
         a, b, u = np.maximum((ramp * ramp).sum(1), 1e-12), ramp @ slope, ramp @ wanted
         apart = np.maximum(a * c - b * b, 1e-12)
-        for by_ramp, by_base in (
-            ((c * u - b * v) / apart, (a * v - b * u) / apart),
-            (u / a, np.zeros_like(u)),
-            (np.zeros_like(u), np.full_like(u, v / c)),
-        ):
+        by_ramp_alone = (u / a, np.zeros_like(u))
+        both = ((c * u - b * v) / apart, (a * v - b * u) / apart)
+        by_base_alone = (np.zeros_like(u), np.full_like(u, v / c))
+        for by_ramp, by_base in (by_ramp_alone,) if alone > 1 else (both, by_ramp_alone, by_base_alone):
             by_ramp, by_base = np.clip(by_ramp, 0.0, most), np.clip(by_base, 0.0, most)
             off = ((by_ramp[:, None] * ramp + by_base[:, None] * slope - wanted) ** 2).sum(1)
             place = int(off.argmin())

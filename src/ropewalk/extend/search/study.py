@@ -1,4 +1,4 @@
-"""Six numbers searched by optuna's tree of Parzen estimators, from every formula on, by a seed.
+"""Six numbers searched by optuna's tree of Parzen estimators, from the best formulas on, by a seed.
 
 The study is kept nowhere: all it asks for is stored under the hash of what was measured, so a run that continues asks
 for the same again, has it at once, and ends as it would have.
@@ -44,12 +44,16 @@ def study(objective: Objective, rope: Rope, formulas: Sequence[Candidate], passe
         name: optuna.distributions.FloatDistribution(*limit, log=name in LOGARITHMIC) for name, limit in limits.items()
     }
     starts: dict[Ramp, str] = {}
+    # Half of the settings are the search's own: formulas compete by themselves.
+    most = max(STARTS, passes // objective.cost // 2)
     for one in formulas:
-        starts.setdefault(nearest(rope.divisors(one.scaling), one.gain, rope), one.name)
+        if len(starts) < most:
+            starts.setdefault(nearest(rope.divisors(one.scaling), one.gain, rope), one.name)
     shown = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        sampler = optuna.samplers.TPESampler(seed=SEED, multivariate=True)
+        # From the formulas on it learns; before so many settings it would draw at random.
+        sampler = optuna.samplers.TPESampler(seed=SEED, multivariate=True, n_startup_trials=len(starts))
         kept = optuna.create_study(sampler=sampler, pruner=optuna.pruners.NopPruner())
         for ramp in starts:
             kept.enqueue_trial(asdict(ramp))
