@@ -80,6 +80,7 @@ def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: P
         (("--scaling", "yarn", "--tune", "soon"), "write steps, such as 200, or minutes, such as 30min"),
         (("--text", "texts", "--tune", "0min"), "write steps, such as 200, or minutes, such as 30min"),
         (("--scaling", "yarn", "--tune", "30min"), "add --text PATH"),
+        (("--scaling", "yarn", "--tune", "9", "--text", "texts", "--search", "99"), "--search is for choosing"),
     ],
 )
 def test_no_option_is_ignored(ropewalk: Ropewalk, checkpoint: Path, given: tuple[str, ...], says: str) -> None:
@@ -169,6 +170,7 @@ def test_a_proof_reads_every_text_it_is_given(ropewalk: Ropewalk, checkpoint: Pa
     ("given", "says"),
     [
         (("--html", "nowhere/page.html"), "nowhere is not a directory; create it first"),
+        (("--html", "texts"), "texts is a directory; write texts/extend.html"),
         (("--vllm", "nowhere/python"), "nowhere/python: No such file or directory; give the python of vLLM's"),
         (("--tune", "infmin"), "'infmin': write steps, such as 200, or minutes, such as 30min"),
         (("--text", "five.jsonl"), 'five.jsonl:1: not a JSON object with a text under "text"'),
@@ -187,3 +189,39 @@ def test_what_is_wrong_is_found_before_anything_is_measured(
     assert says in " ".join(answer.stderr.split())
     assert not list(Path("longer.work").glob("measurements.jsonl"))
     assert not Path("longer").exists()
+
+
+def test_a_run_that_was_stopped_in_its_proof_continues_there(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ropewalk.cli.extend import command
+    from ropewalk.extend import prove
+    from ropewalk.scaling import Linear
+
+    def stopped(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    out, work = str(tmp_path / "longer"), tmp_path / "work"
+    work.mkdir()
+    given = (str(checkpoint), out, Linear(factor=2), 256, "a text", work / command.WRITTEN)
+
+    def written(path: str, out: str, scaling: Linear, to: int, sample: str, noted: Path) -> object:
+        return command._write(path, out, scaling, to, sample, gguf=None, silent=True, noted=noted, vllm=None)
+
+    assert not command._made_here(work, out, None)
+    with monkeypatch.context() as broken:
+        broken.setattr(prove, "prove", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            written(*given)
+    before = files(Path(out))
+    assert command._made_here(work, out, None)
+    assert not command._made_here(work, out, tmp_path / "beside.gguf")
+    (done, proofs) = command._write(
+        str(checkpoint), out, Linear(factor=2), 256, "a text", gguf=None, silent=True, noted=work / command.WRITTEN,
+        vllm=None,
+    )  # fmt: skip
+    assert files(Path(out)) == before
+    assert done.engines["transformers 5"] is None
+    assert not any(one.failed for one in proofs)
+    with pytest.raises(ValueError, match="already exists"):  # another scaling is not taken for it
+        written(str(checkpoint), out, Linear(factor=3), 256, "a text", work / command.WRITTEN)

@@ -9,7 +9,6 @@ import string
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 import transformers
 import yaml
 from safetensors.numpy import save
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn import functional as F
 
@@ -28,6 +28,7 @@ from ropewalk.cli.extend.command import _taken
 from ropewalk.evaluate.checkpoint import digest, opened
 from ropewalk.evaluate.documents import cut
 from ropewalk.evaluate.passage import Passage
+from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend import choose as choosing
 from ropewalk.extend.asking import Asking, Opening, OutOfTime
@@ -92,8 +93,15 @@ def test_what_is_trained_is_judged_written_and_proved(
     before = digest(model)
     whole = asked(model, texts, tmp_path / "whole")
     assert whole.tuned is not None
-    assert whole.tuned.kind == "take"
+    assert whole.tuned.kind == "own crop", "six steps teach it letters, and nothing of length"
     assert whole.tuned.over.low > 0.2
+    # By hand: the tuned weights as a model, on the last tokens that a crop leaves.
+    tuned = opened(whole.tuned.model)[0]
+    crop, whole_text = (
+        [tuned.nats(Passage.plain(one.tokens[-length:], 32)).mean() for one in whole.sets.judge]
+        for length in (whole.tuned.judged.tail.best_crop, LONG)
+    )
+    assert whole.tuned.own.mean == pytest.approx(float(np.mean(crop) - np.mean(whole_text)), abs=1e-6)
     assert whole.tuned.start == "yarn"
     assert whole.tuned.steps == 6
     # One baseline: cropping, by the weights before training.
@@ -250,10 +258,33 @@ def test_texts_that_were_half_tokenized_are_continued(
     assert folder.is_dir()
 
 
-def test_weights_trained_in_another_precision_are_others(model: Path) -> None:
-    start, result = Candidate("a", "", SCALING), SimpleNamespace(model="m", rope=ROPE)
-    names = {tune._named(result, start, TUNING, ["x"], bfloat16=narrow) for narrow in (False, True)}
-    assert len(names) == 2
+def test_tuned_weights_are_judged_in_the_precision_that_they_are_written_in(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most updates of a checkpoint in bfloat16 are smaller than half of its last bit."""
+    monkeypatch.setattr(training, "BATCH", 512)
+    with pytest.raises(ValueError, match="what they learned is lost in bfloat16; leave out --dtype"):
+        asked(model, texts, tmp_path / "work", dtype="bfloat16")
+    narrow = tmp_path / "narrow"
+    shutil.copytree(model, narrow)
+    half = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(model / "model.safetensors").items()}
+    save_file(half, narrow / "model.safetensors")
+    found = asked(narrow, texts, tmp_path / "work")
+    assert ", float32" in found.engine
+    assert found.tuned is not None
+    passage = Passage.plain(found.sets.judge[0].tokens, 32)
+    loss = float(opened(found.tuned.model, dtype="float32")[0].nats(passage).mean())
+    assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-6)
+
+
+def test_training_that_does_not_fit_is_refused_first(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10_000}
+    monkeypatch.setattr(training.os, "sysconf", sizes.__getitem__)
+    with pytest.raises(ValueError, match=r"training would take about \d+\.\d GiB, and this machine has 0\.0"):
+        asked(model, texts, tmp_path / "work")
+    assert not (tmp_path / "work").exists()
 
 
 def test_the_time_of_a_run_counts_from_its_beginning(
@@ -401,7 +432,7 @@ def judged(loss: float, noise: float = 0.01, count: int = 10, seed: int = 0) -> 
     ],
 )
 def test_the_verdict_on_training(loss: float, noise: float, count: int, kind: str) -> None:
-    found, over = decide(*judged(loss, noise, count))
+    found, over = decide(*judged(loss, noise, count), [0.2] * count)
     assert found == kind
     assert over.mean == pytest.approx(loss, abs=0.02)
 
@@ -414,7 +445,7 @@ def behind(one: Judged, by: float) -> Judged:
 @pytest.mark.parametrize(("by", "kind"), [(0.2, "crop"), (0.4, "crop better")])
 def test_better_than_before_and_no_better_than_cropping_is_said(by: float, kind: str) -> None:
     """Where cropping is better by 0.2, it is not as good."""
-    found, over = decide(*(behind(one, by) for one in judged(0.1)))
+    found, over = decide(*(behind(one, by) for one in judged(0.1)), [0.2] * 10)
     assert found == kind
     assert over.low > 0
 
@@ -428,7 +459,14 @@ def test_where_leaving_the_model_won_training_is_compared_with_that(by: float | 
     if by is not None:
         loss = {n: [v - by + draws.normal(0, 0.01) for v in each] for n, each in untuned.tail.loss.items()}
         left = replace(untuned, tail=replace(untuned.tail, loss=loss))
-    assert decide(tuned, untuned, left)[0] == kind
+    assert decide(tuned, untuned, [0.2] * 10, left)[0] == kind
+
+
+@pytest.mark.parametrize("own", [0.0, -0.2])
+def test_weights_that_gain_as_much_when_they_are_cropped_are_not_taken(own: float) -> None:
+    """They learned what the texts are about, and nothing of length."""
+    draws = np.random.default_rng(1)
+    assert decide(*judged(0.1), [own + draws.normal(0, 0.01) for _ in range(10)])[0] == "own crop"
 
 
 def test_what_is_trained_is_not_what_won_where_that_is_the_model_as_it_is() -> None:
@@ -445,18 +483,22 @@ def test_what_is_trained_is_not_what_won_where_that_is_the_model_as_it_is() -> N
     assert tune.left_as_it_is(extended) is None
 
 
+GAINS = [0.2 + 0.001 * number for number in range(10)]
+
+
 def test_the_page_says_what_training_bought() -> None:
     engine = Engineered({4.0: TO})
     asking = Asking(Stored(engine, None), engine, Workers())
     found = run(asking, ROPE, sets(), [planted("good", 4)], None, tail_tokens=TAIL, cheap=False)
-    for loss, by, english, chinese in (
-        (0.1, 0.0, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
-        (-0.1, 0.0, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
-        (0.1, 0.4, "but cropping is still better", "\u4f46\u622a\u65ad\u4ecd\u7136\u66f4\u597d"),
+    for loss, by, own, english, chinese in (
+        (0.1, 0.0, GAINS, "Take the tuned weights", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd"),
+        (0.1, 0.0, [0.0] * 10, "are not shown to be worse", "\u770b\u4e0d\u51fa\u66f4\u5dee"),
+        (-0.1, 0.0, GAINS, "Training made it worse", "\u8bad\u7ec3\u4f7f\u5b83\u53d8\u5dee"),
+        (0.1, 0.4, GAINS, "but cropping is still better", "\u4f46\u622a\u65ad\u4ecd\u7136\u66f4\u597d"),
     ):
         tuned, untuned = (behind(one, by) for one in judged(loss))
-        kind, over = decide(tuned, untuned)
-        one = Tuned("good", 200, 90.0, 12, Path("model"), "ab", tuned, over, kind, [])
+        kind, over = decide(tuned, untuned, own)
+        one = Tuned("good", 200, 90.0, 12, Path("model"), "ab", tuned, over, paired(own), kind, [])
         data = {"model": "m", **replace(found, judged={"good": untuned}, tuned=one).to_dict(), "written": None}
         shown = page("m", json.loads(json.dumps(data)))
         assert english in one.sentence
@@ -464,6 +506,7 @@ def test_the_page_says_what_training_bought() -> None:
             words = " ".join(Page(shown, language).words)
             assert says in words
             assert f"{over}" in words
+            assert f"{paired(own)}" in words
             assert "200" in words
         # What is written is the tuned one where that is taken, and the cost on short text is of what is written.
         data["written"] = {"path": "p", "engines": {"vLLM": None}, "proofs": [], "commands": {}}

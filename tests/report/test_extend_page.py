@@ -136,8 +136,16 @@ def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> Non
     assert "the verdict is to change nothing" not in words
     assert '"factor": 4.0' in words
     one = found["judged"]["good"]
-    tuned = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
-    text = page("m", own | {"tuned": tuned | {"over": one["tail"]["gain"][TO]}})
+    tuned = {
+        "start": "good",
+        "steps": 20,
+        "seconds": 90.0,
+        "texts": 4,
+        "judged": one,
+        "kind": "take",
+        "not_measured": [],
+    }
+    text = page("m", own | {"tuned": tuned | dict.fromkeys(("over", "own"), one["tail"]["gain"][TO])})
     assert "The tuned model is in the run" in text
     assert "the verdict is to change nothing" not in text
 
@@ -146,8 +154,16 @@ def test_a_run_that_only_measured_says_so(found: dict[str, Any]) -> None:
     """As of a campaign, on a model that is not ropewalk's own."""
     measured = found | {"written": None, "native": False}
     one = found["judged"]["good"]
-    tuned = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
-    trained = measured | {"tuned": tuned | {"over": one["tail"]["gain"][TO]}}
+    tuned = {
+        "start": "good",
+        "steps": 20,
+        "seconds": 90.0,
+        "texts": 4,
+        "judged": one,
+        "kind": "take",
+        "not_measured": [],
+    }
+    trained = measured | {"tuned": tuned | dict.fromkeys(("over", "own"), one["tail"]["gain"][TO])}
     for each, says in ((measured, '"factor": 4.0'), (trained, "The tuned model is in the run")):
         text = page("m", each)
         english, chinese = (" ".join(Page(text, language).words) for language in ("en", "zh-CN"))
@@ -171,8 +187,10 @@ def test_a_proof_that_failed_is_told(found: dict[str, Any]) -> None:
 def test_weights_that_training_made_better_are_named_at_the_top(found: dict[str, Any]) -> None:
     start, one = next(iter(found["judged"].items()))
     over = one["tail"]["gain"][TO]
-    tuned = {"start": start, "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "over": over, "kind": "take"}
+    tuned = {"start": start, "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "over": over, "own": over}
+    tuned |= {"kind": "take", "not_measured": ["needles: too short"]}
     text = page("m", found | {"tuned": tuned})
+    assert "needles: too short" in text
     for language, said, below in (
         ("en", "Take the tuned weights", "What training bought"),
         ("zh-CN", "\u7528\u8bad\u7ec3\u540e\u7684\u6743\u91cd", "\u8bad\u7ec3\u5e26\u6765\u4e86\u4ec0\u4e48"),

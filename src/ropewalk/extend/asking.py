@@ -70,6 +70,11 @@ def _opened(opening: Opening) -> Engine:
     return engine
 
 
+def forget() -> None:
+    """Frees the model that this process holds."""
+    _opened.cache_clear()
+
+
 class Asking:
     """Answers measures from what is stored, after workers have computed what is not."""
 

@@ -20,7 +20,7 @@ from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.engines.ours import scaled as with_scaling
 from ropewalk.evaluate.store import Stored
-from ropewalk.extend.asking import Asking, Opening, Progress
+from ropewalk.extend.asking import Asking, Opening, Progress, forget
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
 from ropewalk.extend.candidates.base import SEARCHED, scaled
 from ropewalk.extend.judging import ASKED
@@ -30,7 +30,7 @@ from ropewalk.extend.sets import Sets, draw
 from ropewalk.extend.tournament import MEASUREMENTS, Result, alone, lengths_of, run, save
 from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.extend.write import served
-from ropewalk.scaling import Scaling
+from ropewalk.scaling import Linear, Scaling
 from ropewalk.trials.jobs import Workers
 
 HERE = Workers()
@@ -87,6 +87,11 @@ def choose(
             raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
         if find_spec("grain") is None:
             raise ModuleNotFoundError("grain is not installed", name="grain")
+        if dtype not in (None, "float32"):
+            raise ValueError(
+                f"--tune trains and writes float32 weights, and what they learned is lost in {dtype}; leave out --dtype"
+            )
+        dtype = "float32"
     end = None if minutes is None else time.monotonic() + 60 * minutes
     if search is not None:
         need()
@@ -95,7 +100,7 @@ def choose(
     if only is not None and only.kind in refused:
         raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
     if tuning is not None:
-        _can_be_trained(path, rope, [*candidates, *([] if search is None else [_list(rope)])])
+        _can_be_trained(path, rope, [*candidates, *([] if search is None else [_list(rope)])], tuning)
     near = far_from(rope.reads, lengths_of(rope, tail))
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
@@ -116,16 +121,19 @@ def choose(
                 asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
                 not_tried=refused, asked=asked, ended=ended,
             )  # fmt: skip
+        weights = engine.model
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune
 
+            del engine, stored, asking
+            forget()  # training needs the memory
             save(work, found.to_dict())
             tuned = tune(
                 Path(path), found, kept, alike, work, tuning, encode,
                 opening=opening, workers=workers, end=end, shown=shown, progress=progress,
             )  # fmt: skip
             found = replace(found, tuned=tuned)
-        if digest(meant(Path(path))) != engine.model:
+        if digest(meant(Path(path))) != weights:
             raise ValueError(f"{path} was changed while it was measured; start again with another --work")
         save(work, found.to_dict())
     return found
@@ -157,24 +165,26 @@ def _to_train_on(
     return to_train_on(texts, [*sets.judge, *sets.select, *sets.search], encode)
 
 
-def _can_be_trained(path: str | Path, rope: Rope, candidates: Sequence[Candidate]) -> None:
-    """What is trained must have a form to be written in, with the scaling of whatever wins."""
+def _can_be_trained(path: str | Path, rope: Rope, candidates: Sequence[Candidate], tuning: Tuning) -> None:
+    """What is trained must fit into memory and have a form to be written in, with the scaling of whatever wins."""
+    from ropewalk.extend.tune.training import fits, recipe
     from ropewalk.train.start.kept import family_config
     from ropewalk.train.start.source import open_source
 
+    scalings = {one.name: one.scaling for one in candidates if one.scaling is not None}
+    if not scalings:
+        raise ValueError(f"--tune: no scaling can be written into {path}, so there is none to train with; leave it out")
+    fits(recipe(meant(Path(path)), rope, Linear(factor=rope.ratio), Path(), tuning))  # whichever it is
     source = open_source(path)
     if source.checkpoint is None:
         return
     windows_scale = Facts(source.checkpoint.resolved).windows_scale
-    for one in candidates:
-        if one.scaling is None:
-            continue
-        model = with_scaling(source.config, one.scaling, windows_scale)
+    for name, scaling in scalings.items():
         try:
-            family_config(source.checkpoint, model, Trained(rope.trained))
+            family_config(source.checkpoint, with_scaling(source.config, scaling, windows_scale), Trained(rope.to))
         except ValueError as error:
             raise ValueError(
-                f"--tune: after training, {one.name} could not be written: {error}; leave out --tune"
+                f"--tune: after training, {name} could not be written: {error}; leave out --tune"
             ) from error
 
 

@@ -53,11 +53,6 @@ class Result:
     """What training bought."""
 
     @property
-    def dtype(self) -> str:
-        """That everything was measured in."""
-        return self.engine.split(", ")[1]
-
-    @property
     def sentence(self) -> str:
         return sentence(self.verdict, self.judged)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -41,6 +43,10 @@ CHOOSING = {
     "--workers": "workers", "--cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
+WRITTEN = "written.json"
+"""In the directory of a run: what it wrote, and where."""
+AMONG_SEVERAL = {"--cheap": "cheap", "--search": "search"}
+"""Those that it has no use for where it is trained and judged."""
 
 
 @guarded
@@ -163,8 +169,9 @@ def extend(
     known = int(amount(trained)) if trained else None
     chosen = None if scaling is None else _named(path, scaling, factor, known, longest)
     tuning = None if tune is None else _tuning(tune)
+    if chosen is not None:
+        _only_choosing(context, CHOOSING if tuning is None else AMONG_SEVERAL)
     if chosen is not None and tuning is None:
-        _only_choosing(context)
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else _beginning(text, longest)
@@ -186,14 +193,15 @@ def extend(
             param_hint="'--text'",
         )
     place, own = out or _usual(path, longest), _own(path)
-    if not own:
+    kept = work or Path(f"{place}.work")
+    if not own and not _made_here(kept, place, gguf):
         free(path, place, gguf)
     elif gguf is not None:
         raise typer.BadParameter(
             f"{path} is one of ropewalk's own models, for which nothing is written; leave out --gguf"
         )
     result = _choose(
-        path, longest, text, work or Path(f"{place}.work"), silent=quiet or json, minutes=budget, trained=known,
+        path, longest, text, kept, silent=quiet or json, minutes=budget, trained=known,
         judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
         count=workers,
     )  # fmt: skip
@@ -204,7 +212,7 @@ def extend(
     source, taken, applied = _taken(path, result)
     if applied is not None and not own:
         sample = _sample() if proof else None
-        written, proofs = _write(source, place, applied, longest, sample, **ways)
+        written, proofs = _write(source, place, applied, longest, sample, noted=kept / WRITTEN, **ways)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "native": own, "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -233,6 +241,8 @@ def extend(
 def _found_before_hours_are_spent(html: Path | None, vllm: Path | None) -> None:
     if html is not None and not html.parent.is_dir():
         raise typer.BadParameter(f"{html.parent} is not a directory; create it first", param_hint="'--html'")
+    if html is not None and html.is_dir():
+        raise typer.BadParameter(f"{html} is a directory; write {html / 'extend.html'}", param_hint="'--html'")
     if vllm is not None:
         from ropewalk.evaluate.engines.vllm import version
 
@@ -295,9 +305,9 @@ def _choose(
             raise typer.Exit(WRONG) from None
 
 
-def _only_choosing(context: typer.Context) -> None:
-    """An option of the tournament beside --scaling would be ignored: it is refused."""
-    for option, name in CHOOSING.items():
+def _only_choosing(context: typer.Context, options: dict[str, str]) -> None:
+    """An option of the tournament beside --scaling would be ignored, or choose another one: it is refused."""
+    for option, name in options.items():
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(
@@ -320,15 +330,27 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
 
 
 def _write(
-    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool, **more: Any
-) -> tuple[Written, list[Proof]]:
-    """sample: the text of the proof; None: no proof."""
-    from ropewalk.extend.write import with_gguf
+    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool,
+    noted: Path | None = None, **more: Any,
+) -> tuple[Written, list[Proof]]:  # fmt: skip
+    """sample: the text of the proof; None: no proof. noted: where a run says what it wrote, so that it continues with
+    that where its proof was stopped."""
+    from ropewalk.extend.write import Written, with_gguf
     from ropewalk.extend.write import write as write_checkpoint
 
-    written = write_checkpoint(path, out, scaling, to)
-    if gguf is not None:
-        written = with_gguf(written, gguf)
+    asked = {**_places(out, gguf), "from": path, "scaling": scaling.model_dump(mode="json"), "to": to}
+    before = None if noted is None else _noted(noted)
+    if before is not None and before["asked"] == asked and os.path.lexists(out):
+        file = None if before["gguf"] is None else Path(before["gguf"])
+        written = Written(path=Path(out), engines=before["engines"], left_out=tuple(before["left_out"]), gguf=file)
+    else:
+        written = write_checkpoint(path, out, scaling, to)
+        if gguf is not None:
+            written = with_gguf(written, gguf)
+        if noted is not None:
+            file = None if written.gguf is None else str(written.gguf)
+            said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
+            noted.write_text(dumps(said), encoding="utf-8")
     if sample is None:
         return written, []
     from ropewalk.extend.prove import prove
@@ -337,6 +359,20 @@ def _write(
         return written, prove(
             Path(path), written.path, scaling, to, sample, gguf=written.gguf, progress=show_line, **more
         )
+
+
+def _made_here(work: Path, out: str, gguf: Path | None) -> bool:
+    """Whether an earlier piece of this run wrote OUT, and the file beside it."""
+    before = _noted(work / WRITTEN)
+    return before is not None and os.path.lexists(out) and _places(out, gguf).items() <= before["asked"].items()
+
+
+def _noted(file: Path) -> dict[str, Any] | None:
+    return loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def _places(out: str, gguf: Path | None) -> dict[str, str | None]:
+    return {"out": os.path.abspath(out), "gguf": None if gguf is None else os.path.abspath(gguf)}
 
 
 def _check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:

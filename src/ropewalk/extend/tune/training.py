@@ -10,6 +10,7 @@ FOLDER/model/       the model at the end of a time; that of a number of steps is
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from ropewalk.checkpoints.files.run_folder import EXPORT, committed, has_export
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.data.config import TextData
 from ropewalk.data.drawn.skips import PoSE
+from ropewalk.distributed.world import MeshConfig
 from ropewalk.evaluate.engines.ours import scaled
 from ropewalk.extend.asking import OutOfTime
 from ropewalk.extend.candidates import Rope
@@ -31,7 +33,9 @@ from ropewalk.train import metrics
 from ropewalk.train.checkpoint.saved_model import export_run
 from ropewalk.train.config import Recipe, SaveConfig, TrainConfig
 from ropewalk.train.guard.drift import Drift
+from ropewalk.train.guard.faults import FaultConfig
 from ropewalk.train.optim import AdamW
+from ropewalk.train.plan.estimate import estimate
 from ropewalk.train.run import train
 from ropewalk.train.schedule import Constant
 from ropewalk.train.start.source import open_source
@@ -45,9 +49,12 @@ PROBED = 3
 """Steps after which it is known how many more a time has."""
 MOST = 1_000_000
 """Steps of the recipe where a time is given."""
+SAVED = 300.0
+"""Seconds after which what was trained is saved, where a time is given."""
+DAY = 86_400.0
 
 
-def recipe(path: Path, rope: Rope, scaling: Scaling, data: Path, tuning: Tuning, *, bfloat16: bool) -> Recipe:
+def recipe(path: Path, rope: Rope, scaling: Scaling, data: Path, tuning: Tuning) -> Recipe:
     """path: the checkpoint to start from."""
     rows = max(1, BATCH // rope.trained)
     steps = tuning.steps or MOST
@@ -63,11 +70,13 @@ def recipe(path: Path, rope: Rope, scaling: Scaling, data: Path, tuning: Tuning,
             micro=max(MICRO, rope.trained),
             optimizer=AdamW(lr=tuning.rate, decay=0.0),
             # It may end at any step, so the rate has no end to fall to.
-            schedule=Constant(warmup=min(10, max(1, steps // 10))),
-            precision="bfloat16" if bfloat16 else "float32",
+            schedule=Constant(warmup=min(10, max(1, steps // 10)) if tuning.steps else PROBED),
             # Sequences are as long as the model was trained for, and this machine may not be the one that trained it.
             recompute=True,
-            save=SaveConfig(every=max(1, min(50, steps // 10))),
+            # Staged for a save in the background, the weights and the optimizer's averages would be held twice.
+            save=SaveConfig(every=max(1, min(50, steps // 10)), asynchronous=False),
+            # A step of a large model may take an hour here, and there is no other rank to wait for.
+            faults=FaultConfig(hang=DAY),
         ),
     )
 
@@ -88,11 +97,13 @@ def trained(asked: Recipe, folder: Path, tuning: Tuning, *, end: float | None, s
                 break
         elif done >= goal:
             break
-        until = goal
+        each, until = _seconds(run), goal
+        if tuning.minutes is not None and each is not None:
+            until = min(goal, done + max(1, int(SAVED / each)))
         if end is not None:
-            left, each = end - time.monotonic(), _seconds(run)
-            until = min(goal, done + (PROBED if each is None else int(left / each)))
-            if left <= 0 or until <= done:
+            left = end - time.monotonic()
+            until = min(until, done + (1 if each is None else max(1, int(left / each))))
+            if left <= 0:
                 raise OutOfTime(f"tune: {done:,} of {f'{goal:,}' if done else 'all'} steps")
         try:
             found = train(asked, run, resume=True, device=device, shown=shown, until=until)
@@ -130,3 +141,16 @@ def _each(run: Path) -> list[float]:
     """Seconds of each step; one that was made twice, after a kill, counts as it was made last."""
     file = run / "metrics.jsonl"
     return [one["seconds"] for one in metrics.read(file)["train"]] if file.is_file() else []
+
+
+def fits(asked: Recipe) -> None:
+    """Refuses a training that this machine has no memory for, before hours are spent on what to train."""
+    if torch.cuda.is_available():
+        return
+    needed = estimate(asked, MeshConfig(dp_shard=1), 1).memory["peak"]
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ValueError(
+            f"--tune: training would take about {needed / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f}; "
+            "leave it out, or use a larger machine"
+        )

@@ -13,6 +13,7 @@ from typing import Any
 
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate
@@ -60,13 +61,11 @@ def tune(
     untuned = start_of(found)
     scaling = untuned.candidate.scaling
     assert scaling is not None
-    bfloat16 = opening.dtype == "bfloat16"
-    folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept, bfloat16=bfloat16)}"
+    folder = work / f"tune-{_named(found, untuned.candidate, tuning, kept)}"
     write_data(kept, path, folder / "data")
-    asked = recipe(meant(path), found.rope, scaling, folder / "data", tuning, bfloat16=bfloat16)
+    asked = recipe(meant(path), found.rope, scaling, folder / "data", tuning)
     model, steps, seconds = trained(asked, folder, tuning, end=end, shown=shown)
-    # In the precision that the untuned weights were measured in, whatever the export is stored in.
-    own = replace(opening, path=str(model), dtype=opening.dtype or found.dtype, expected=None)
+    own = replace(opening, path=str(model), expected=None)
     engine = own.engine()
     left = None if end is None else end - time.monotonic()
     # The written config has the scaling: the model is judged as it will be read.
@@ -82,10 +81,11 @@ def tune(
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
     candidate = replace(untuned.candidate, name=name, about=about)
     judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
-    kind, over = decide(judged, untuned, left_as_it_is(found))
+    own_gains = measured[name].gains
+    kind, over = decide(judged, untuned, own_gains, left_as_it_is(found))
     return Tuned(
-        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, kind, [*skips, *more],
-        alike,
+        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, paired(own_gains), kind,
+        [*skips, *more], alike,
     )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def applied(tuned: Tuned) -> Scaling:
     return NTK(factor=1.0) if isinstance(scaling, NTK) else scaling
 
 
-def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str], *, bfloat16: bool) -> str:
+def _named(found: Result, start: Candidate, tuning: Tuning, kept: Collection[str]) -> str:
     """Of what is trained, how and on which texts: another run does not continue it."""
-    said = [found.model, start.to_dict(), found.rope.to, found.rope.trained, sorted(kept), asdict(tuning), bfloat16]
+    said = [found.model, start.to_dict(), found.rope.to, found.rope.trained, sorted(kept), asdict(tuning)]
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]

@@ -34,7 +34,9 @@ def headline(shown: Shown) -> Html:
 def tuned_headline(tuned: Mapping[str, Any]) -> Html:
     """Beside the verdict on the formulas, since it may say to take other weights."""
     kind, over = tuned["kind"].replace(" ", "_"), interval(tuned["over"])
-    said = words(f"tuned_{kind}", start=tuned["start"], over=str(over), count=over.documents)
+    said = words(
+        f"tuned_{kind}", start=tuned["start"], over=str(over), count=over.documents, own=str(interval(tuned["own"]))
+    )
     return verdict(said, good={"take": True, "crop better": False, "worse": False}.get(tuned["kind"]))
 
 

@@ -75,6 +75,7 @@ def searched(searched: Mapping[str, Any]) -> Html:
     about = words(
         "searched_about",
         settings=len(searched["trials"]),
+        near=sum(one["formula"] is not None for one in searched["trials"]),
         given_up=sum(one["value"] is None for one in searched["trials"]),
         passes=searched["passes"],
         refined=refinement(searched),
@@ -117,9 +118,11 @@ def tuned(shown: Shown, tuned: Mapping[str, Any]) -> Html:
     about = words(
         "tuned_about", steps=f"{tuned['steps']:,}", minutes=f"{tuned['seconds'] / 60:.1f}", start=start,
         texts=tuned["texts"], alike=tuned.get("alike", 0), trained=f"{shown.found['trained']:,}", to=shown.to,
+        own=str(interval(tuned["own"])),
     )  # fmt: skip
     made = table([words("candidate"), *numbers], rows, label=title, stacks=True)
-    return html([element("h2", title), element("p", about), made])
+    skipped = [element("p", words("not_measured", what=what), class_="soft") for what in tuned["not_measured"]]
+    return html([element("h2", title), element("p", about), made, skipped])
 
 
 def written(shown: Shown) -> Html:
