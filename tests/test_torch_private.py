@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.utils import _python_dispatch
 
 from ropewalk import positions, torch_private
 from ropewalk.attention import Rule, Score, attend, choose
@@ -21,7 +23,7 @@ from ropewalk.encodings import build
 from ropewalk.encodings import rope as rope_module
 from ropewalk.encodings.none import NoPE
 from ropewalk.encodings.rope import RoPE
-from ropewalk.torch_private import CannotCompile, compile_errors, compile_graph, watched
+from ropewalk.torch_private import CannotCompile, compile_errors, compile_graph, real, watched
 from tests.closeness import assert_close
 
 SOURCE = Path(__file__).parents[1] / "src" / "ropewalk"
@@ -105,6 +107,16 @@ def test_without_knowing_what_follows_the_operators(
     monkeypatch.delattr(owner, name)
     assert watched(x)
     assert torch.equal(rope.at(at).rotate(x, "query"), want)  # by the formula, which gives the same bits
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(torch._C, "_len_torch_dispatch_stack"), (_python_dispatch, "_disable_current_modes")]
+)
+def test_without_a_way_out_of_a_mode(owner: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FakeTensorMode():
+        assert real(lambda: torch.ones(2).tolist()) == [1.0, 1.0]
+    monkeypatch.delattr(owner, name)
+    assert real(lambda: torch.ones(2).tolist()) == [1.0, 1.0]  # as it is where nothing follows
 
 
 def test_without_counted_writes_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

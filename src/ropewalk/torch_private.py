@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 class CannotCompile(RuntimeError):
@@ -39,6 +40,21 @@ def watched(x: Tensor) -> bool:
         )
     except AttributeError:
         return True
+
+
+def real(compute: Callable[[], Result]) -> Result:
+    """What it computes, also where a mode follows the operators and makes tensors without numbers of them. Where torch
+    does not say how, it is computed in the mode."""
+    try:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        followed = torch._C._len_torch_dispatch_stack() > 0
+    except (ImportError, AttributeError):
+        return compute()
+    if not followed:
+        return compute()
+    with _disable_current_modes():
+        return compute()
 
 
 def writes(*tensors: Tensor) -> list[int] | None:

@@ -14,8 +14,10 @@ import torch
 from ropewalk import positions
 from ropewalk.distributed.fake import Measured, Traffic, measure
 from ropewalk.distributed.world import MeshConfig
+from ropewalk.encodings.rope import RoPE
 from ropewalk.models import Transformer
 from ropewalk.overrides import load
+from ropewalk.scaling import Dynamic, Linear, LongRoPE, Scaling
 from ropewalk.train.config import Recipe
 from ropewalk.train.plan import devices
 from ropewalk.train.plan.cost import step_flops
@@ -196,6 +198,22 @@ def test_gradients_are_not_kept_whole_between_passes() -> None:
     one, two = (estimate(recipe(f"train.batch={n * 512}", "train.micro=128"), sides, ranks) for n in (1, 2))
     assert (one.cut.passes, two.cut.passes) == (1, 2)
     assert two.measured.peak - one.measured.peak <= one.measured.gradients
+
+
+@pytest.mark.parametrize(
+    "scaling", [Dynamic(factor=2, trained=64), LongRoPE(short=(1.0,) * 8, long=(2.0,) * 8, trained=64, factor=2.0)]
+)
+def test_frequencies_that_depend_on_the_length_are_numbers_here_too(scaling: Scaling) -> None:
+    """In float32 arithmetic, as a checkpoint's are, torch computes them, and only sizes of its tensors are kept."""
+
+    def peak(scaling: Scaling) -> int:
+        made = recipe()
+        encoding = RoPE.Config(arithmetic="float32", scaling=scaling)
+        return estimate(
+            made.model_copy(update={"model": made.model.model_copy(update={"encoding": encoding})}), *mesh_of("dp=1")
+        ).measured.peak
+
+    assert peak(scaling) == peak(Linear(factor=2))
 
 
 def test_a_source_has_its_own_length() -> None:

@@ -31,7 +31,7 @@ from ropewalk.positions import FARTHEST, Positions
 from ropewalk.rotation import rotate
 from ropewalk.scaling import AnyScaling
 from ropewalk.scaling.exact import PI
-from ropewalk.torch_private import constant
+from ropewalk.torch_private import constant, real
 
 Arrangement = Literal["blocks", "interleaved", "axial"]
 
@@ -209,7 +209,7 @@ def _for_length(rope: RoPE, limit: int) -> tuple[tuple[int, ...], float]:
         raise ValueError(
             f"{rope.config.scaling!r} depends on the length: pass positions that declare it, at(..., limit=N)"
         )
-    plan = for_length(rope.layer_plan(), limit)
+    plan = real(lambda: for_length(rope.layer_plan(), limit))
     return plan.turns, plan.rotary_gain
 
 
