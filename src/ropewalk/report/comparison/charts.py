@@ -139,7 +139,9 @@ def _chart(
     lowest = min((y for line in lines for y in line.low or line.y), default=0.0)
     # The top is where the best arm is at its worst, and some room: a loss of 20 nats would flatten all others.
     top = min((max(line.high or line.y) for line in lines), default=1.0) + ROOM
-    top = min(top, max((y for line in lines for y in line.high or line.y), default=top) + 0.05)
+    highest = max((y for line in lines for y in line.high or line.y), default=top)
+    if highest <= top:
+        top = highest + 0.05 + 0.08 * (highest - lowest)  # for the name of the trained length
     ticks = [(float(n), f"{n:,}") for n in _doublings(min(ends), max(ends))]
     panel = Panel(
         x=Axis(low=min(ends) * 0.95, high=max(ends) * 1.05, label=across, log=True, ticks=ticks),
