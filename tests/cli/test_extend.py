@@ -194,7 +194,7 @@ def test_what_is_wrong_is_found_before_anything_is_measured(
 def test_a_run_that_was_stopped_in_its_proof_continues_there(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ropewalk.cli.extend import command
+    from ropewalk.cli.extend import writing
     from ropewalk.extend import prove
     from ropewalk.scaling import Linear
 
@@ -203,25 +203,25 @@ def test_a_run_that_was_stopped_in_its_proof_continues_there(
 
     out, work = str(tmp_path / "longer"), tmp_path / "work"
     work.mkdir()
-    given = (str(checkpoint), out, Linear(factor=2), 256, "a text", work / command.WRITTEN)
+    given = (str(checkpoint), out, Linear(factor=2), 256, "a text", work / writing.WRITTEN)
 
     def written(path: str, out: str, scaling: Linear, to: int, sample: str, noted: Path) -> object:
-        return command._write(path, out, scaling, to, sample, gguf=None, silent=True, noted=noted, vllm=None)
+        return writing.write_and_prove(path, out, scaling, to, sample, gguf=None, silent=True, noted=noted, vllm=None)
 
-    assert not command._made_here(work, out, None)
+    assert not writing.made_here(work, out, None)
     with monkeypatch.context() as broken:
         broken.setattr(prove, "prove", stopped)
         with pytest.raises(KeyboardInterrupt):
             written(*given)
     before = files(Path(out))
-    assert command._made_here(work, out, None)
-    assert not command._made_here(work, out, tmp_path / "beside.gguf")
-    (done, proofs) = command._write(
-        str(checkpoint), out, Linear(factor=2), 256, "a text", gguf=None, silent=True, noted=work / command.WRITTEN,
+    assert writing.made_here(work, out, None)
+    assert not writing.made_here(work, out, tmp_path / "beside.gguf")
+    (done, proofs) = writing.write_and_prove(
+        str(checkpoint), out, Linear(factor=2), 256, "a text", gguf=None, silent=True, noted=work / writing.WRITTEN,
         vllm=None,
     )  # fmt: skip
     assert files(Path(out)) == before
     assert done.engines["transformers 5"] is None
     assert not any(one.failed for one in proofs)
     with pytest.raises(ValueError, match="already exists"):  # another scaling is not taken for it
-        written(str(checkpoint), out, Linear(factor=3), 256, "a text", work / command.WRITTEN)
+        written(str(checkpoint), out, Linear(factor=3), 256, "a text", work / writing.WRITTEN)

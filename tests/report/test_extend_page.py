@@ -129,23 +129,19 @@ def test_the_chinese_verdict_has_the_same_reservations(found: dict[str, Any]) ->
     assert f"\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u8005\u505a Holm" in page("m", crop)
 
 
+def taken(one: dict[str, Any]) -> dict[str, Any]:
+    """What training bought, where that is taken."""
+    about = {"start": "good", "steps": 20, "seconds": 90.0, "texts": 4, "judged": one, "kind": "take"}
+    return about | {"not_measured": []} | dict.fromkeys(("over", "own"), one["tail"]["gain"][TO])
+
+
 def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> None:
     """Nothing is written for it, whatever the verdict."""
     own = found | {"written": None}
     words = " ".join(Page(page("m", own), "en").words)
     assert "the verdict is to change nothing" not in words
     assert '"factor": 4.0' in words
-    one = found["judged"]["good"]
-    tuned = {
-        "start": "good",
-        "steps": 20,
-        "seconds": 90.0,
-        "texts": 4,
-        "judged": one,
-        "kind": "take",
-        "not_measured": [],
-    }
-    text = page("m", own | {"tuned": tuned | dict.fromkeys(("over", "own"), one["tail"]["gain"][TO])})
+    text = page("m", own | {"tuned": taken(found["judged"]["good"])})
     assert "The tuned model is in the run" in text
     assert "the verdict is to change nothing" not in text
 
@@ -153,17 +149,7 @@ def test_a_model_of_our_own_is_told_what_to_change(found: dict[str, Any]) -> Non
 def test_a_run_that_only_measured_says_so(found: dict[str, Any]) -> None:
     """As of a campaign, on a model that is not ropewalk's own."""
     measured = found | {"written": None, "native": False}
-    one = found["judged"]["good"]
-    tuned = {
-        "start": "good",
-        "steps": 20,
-        "seconds": 90.0,
-        "texts": 4,
-        "judged": one,
-        "kind": "take",
-        "not_measured": [],
-    }
-    trained = measured | {"tuned": tuned | dict.fromkeys(("over", "own"), one["tail"]["gain"][TO])}
+    trained = measured | {"tuned": taken(found["judged"]["good"])}
     for each, says in ((measured, '"factor": 4.0'), (trained, "The tuned model is in the run")):
         text = page("m", each)
         english, chinese = (" ".join(Page(text, language).words) for language in ("en", "zh-CN"))

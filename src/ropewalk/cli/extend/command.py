@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,6 +10,7 @@ import typer
 
 from ropewalk.amounts import amount
 from ropewalk.cli.extend.words import show, show_written, written_data
+from ropewalk.cli.extend.writing import WRITTEN, check, made_here, write_and_prove
 from ropewalk.cli.output import (
     WRONG,
     Json,
@@ -26,10 +25,8 @@ from ropewalk.cli.output import (
 from ropewalk.cli.scaling import named_scaling, status_line
 
 if TYPE_CHECKING:
-    from ropewalk.extend.prove import Proof
     from ropewalk.extend.tournament import Result
     from ropewalk.extend.tune.tuned import Tuning
-    from ropewalk.extend.write import Written
     from ropewalk.scaling import Scaling
 
 EPILOG = examples(
@@ -43,8 +40,6 @@ CHOOSING = {
     "--workers": "workers", "--cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
-WRITTEN = "written.json"
-"""In the directory of a run: what it wrote, and where."""
 AMONG_SEVERAL = {"--cheap": "cheap", "--search": "search"}
 """Those that it has no use for where it is trained and judged."""
 
@@ -176,14 +171,14 @@ def extend(
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else _beginning(text, longest)
         free(path, out, gguf)
-        written, proofs = _write(path, out, chosen, longest, sample if proof else None, **ways)
+        written, proofs = write_and_prove(path, out, chosen, longest, sample if proof else None, **ways)
         if json:
             write_json(written_data(written, proofs, chosen, longest))
         elif quiet:
             write(str(written.path))
         else:
             show_written(written, proofs, chosen, longest, proof)
-        _check(written, proofs, gguf)
+        check(written, proofs, gguf)
         return
     if factor is not None and chosen is None:
         raise typer.BadParameter("--factor needs a scaling; add --scaling yarn", param_hint="'--factor'")
@@ -194,7 +189,7 @@ def extend(
         )
     place, own = out or _usual(path, longest), _own(path)
     kept = work or Path(f"{place}.work")
-    if not own and not _made_here(kept, place, gguf):
+    if not own and not made_here(kept, place, gguf):
         free(path, place, gguf)
     elif gguf is not None:
         raise typer.BadParameter(
@@ -212,7 +207,7 @@ def extend(
     source, taken, applied = _taken(path, result)
     if applied is not None and not own:
         sample = _sample() if proof else None
-        written, proofs = _write(source, place, applied, longest, sample, noted=kept / WRITTEN, **ways)
+        written, proofs = write_and_prove(source, place, applied, longest, sample, noted=kept / WRITTEN, **ways)
     said: dict[str, Any] = {"model": path, **result.to_dict(), "native": own, "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -235,7 +230,7 @@ def extend(
         else:
             write(f"This is one of ropewalk's own models. In its config, set scaling to {taken.model_dump_json()}")
     if written is not None:
-        _check(written, proofs, gguf)
+        check(written, proofs, gguf)
 
 
 def _found_before_hours_are_spent(html: Path | None, vllm: Path | None) -> None:
@@ -327,61 +322,6 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
     if plan.longest is not None and to <= plan.longest and factor is None:
         raise ValueError(f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}")
     return named_scaling(kind, factor or to / known, known)
-
-
-def _write(
-    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool,
-    noted: Path | None = None, **more: Any,
-) -> tuple[Written, list[Proof]]:  # fmt: skip
-    """sample: the text of the proof; None: no proof. noted: where a run says what it wrote, so that it continues with
-    that where its proof was stopped."""
-    from ropewalk.extend.write import Written, with_gguf
-    from ropewalk.extend.write import write as write_checkpoint
-
-    asked = {**_places(out, gguf), "from": path, "scaling": scaling.model_dump(mode="json"), "to": to}
-    before = None if noted is None else _noted(noted)
-    if before is not None and before["asked"] == asked and os.path.lexists(out):
-        file = None if before["gguf"] is None else Path(before["gguf"])
-        written = Written(path=Path(out), engines=before["engines"], left_out=tuple(before["left_out"]), gguf=file)
-    else:
-        written = write_checkpoint(path, out, scaling, to)
-        if gguf is not None:
-            written = with_gguf(written, gguf)
-        if noted is not None:
-            file = None if written.gguf is None else str(written.gguf)
-            said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
-            noted.write_text(dumps(said), encoding="utf-8")
-    if sample is None:
-        return written, []
-    from ropewalk.extend.prove import prove
-
-    with status_line(silent) as show_line:
-        return written, prove(
-            Path(path), written.path, scaling, to, sample, gguf=written.gguf, progress=show_line, **more
-        )
-
-
-def _made_here(work: Path, out: str, gguf: Path | None) -> bool:
-    """Whether an earlier piece of this run wrote OUT, and the file beside it."""
-    before = _noted(work / WRITTEN)
-    return before is not None and os.path.lexists(out) and _places(out, gguf).items() <= before["asked"].items()
-
-
-def _noted(file: Path) -> dict[str, Any] | None:
-    return loads(file.read_text(encoding="utf-8")) if file.exists() else None
-
-
-def _places(out: str, gguf: Path | None) -> dict[str, str | None]:
-    return {"out": os.path.abspath(out), "gguf": None if gguf is None else os.path.abspath(gguf)}
-
-
-def _check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:
-    if gguf is not None and written.gguf is None:
-        say_error(f"{gguf}: {written.engines['llama.cpp']}; {written.path} was written")
-        raise typer.Exit(WRONG)
-    for one in filter(lambda one: one.failed, proofs):
-        say_error(f"{one.engine} does not compute the intended result; {written.path} is kept for you to examine")
-        raise typer.Exit(WRONG)
 
 
 def _usual(path: str, to: int) -> str:

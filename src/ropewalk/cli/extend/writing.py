@@ -1,0 +1,76 @@
+"""What `ropewalk extend` writes, proved; and a note of it, so that a run stopped in its proof continues there."""
+
+from __future__ import annotations
+
+import os
+from json import dumps, loads
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ropewalk.cli.output import WRONG, say_error
+from ropewalk.cli.scaling import status_line
+
+if TYPE_CHECKING:
+    from ropewalk.extend.prove import Proof
+    from ropewalk.extend.write import Written
+    from ropewalk.scaling import Scaling
+
+WRITTEN = "written.json"
+"""In the directory of a run: what it wrote, and where."""
+
+
+def write_and_prove(
+    path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool,
+    noted: Path | None = None, **more: Any,
+) -> tuple[Written, list[Proof]]:  # fmt: skip
+    """sample: the text of the proof; None: no proof. noted: where a run says what it wrote, so that it continues with
+    that where its proof was stopped."""
+    from ropewalk.extend.write import Written, with_gguf
+    from ropewalk.extend.write import write as write_checkpoint
+
+    asked = {**_places(out, gguf), "from": path, "scaling": scaling.model_dump(mode="json"), "to": to}
+    before = None if noted is None else _noted(noted)
+    if before is not None and before["asked"] == asked and os.path.lexists(out):
+        file = None if before["gguf"] is None else Path(before["gguf"])
+        written = Written(path=Path(out), engines=before["engines"], left_out=tuple(before["left_out"]), gguf=file)
+    else:
+        written = write_checkpoint(path, out, scaling, to)
+        if gguf is not None:
+            written = with_gguf(written, gguf)
+        if noted is not None:
+            file = None if written.gguf is None else str(written.gguf)
+            said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
+            noted.write_text(dumps(said), encoding="utf-8")
+    if sample is None:
+        return written, []
+    from ropewalk.extend.prove import prove
+
+    with status_line(silent) as show_line:
+        return written, prove(
+            Path(path), written.path, scaling, to, sample, gguf=written.gguf, progress=show_line, **more
+        )
+
+
+def made_here(work: Path, out: str, gguf: Path | None) -> bool:
+    """Whether an earlier piece of this run wrote OUT, and the file beside it."""
+    before = _noted(work / WRITTEN)
+    return before is not None and os.path.lexists(out) and _places(out, gguf).items() <= before["asked"].items()
+
+
+def _noted(file: Path) -> dict[str, Any] | None:
+    return loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def _places(out: str, gguf: Path | None) -> dict[str, str | None]:
+    return {"out": os.path.abspath(out), "gguf": None if gguf is None else os.path.abspath(gguf)}
+
+
+def check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:
+    if gguf is not None and written.gguf is None:
+        say_error(f"{gguf}: {written.engines['llama.cpp']}; {written.path} was written")
+        raise typer.Exit(WRONG)
+    for one in filter(lambda one: one.failed, proofs):
+        say_error(f"{one.engine} does not compute the intended result; {written.path} is kept for you to examine")
+        raise typer.Exit(WRONG)
