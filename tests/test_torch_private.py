@@ -181,6 +181,7 @@ def test_without_the_kernel_of_a_cpu_documents_have_a_mask(gone: str, monkeypatc
 
 
 @pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace the builtin")  # torch 2.11
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`")  # around what computes the plan
 def test_the_mark_of_a_constant_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     def ours() -> None: ...
     def torchs() -> None: ...
