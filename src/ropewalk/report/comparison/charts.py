@@ -24,9 +24,11 @@ NEAR, SPREAD = 0.5, 3.0
 
 
 def look(found: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Tone and dashes of each arm of the study, never both of another's."""
-    count = len(TONES)
-    return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(found["study"]["arms"])}
+    """Tone and dashes of each arm of the study, never both of another's. Those with tasks come first: dots have no
+    dashes to be told apart by."""
+    count, tasks = len(TONES), (found["tasks"] or {"arms": ()})["arms"]
+    arms = sorted(found["study"]["arms"], key=lambda name: name not in tasks)
+    return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(arms)}
 
 
 def positions(found: Mapping[str, Any], language: str, *, whole: bool = False) -> Chart:
