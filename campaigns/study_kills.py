@@ -39,6 +39,7 @@ SOURCES = (
 )
 SCENARIOS = ("local", "ray", "local, steadily", "ray, steadily")
 KILLS, STEPS, SLOW_STEPS, EVERY = 10, 240, 2400, 30.0
+AGENTS = ("ray::RuntimeEnvAgent", "ray::DashboardAgent")
 LIMIT = 1200.0
 """Seconds after which a study that was killed so often is given up."""
 
@@ -156,10 +157,11 @@ class Command:
         return min(found, key=lambda one: one.create_time(), default=None)
 
     def _kill(self, victim: Any, who: str) -> None:
-        below = victim.children(recursive=True)
+        # Workers end with their driver, and Ray with the process that began it: all but its agents, which hold no trial
+        # and wait a minute for its server to come back.
+        below = [one for one in victim.children(recursive=True) if one.name() not in AGENTS]
         victim.kill()
         victim.wait()
-        # Workers end with their driver, and Ray with the process that began it.
         _, left = psutil.wait_procs(below, timeout=60)
         if left:
             raise RuntimeError(f"{len(left)} processes outlived the {who} by a minute: {[one.name() for one in left]}")
