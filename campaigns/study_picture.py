@@ -21,6 +21,8 @@ PICTURES = {
     language: pieces.REPOSITORY / "docs" / "pictures" / name
     for language, name in (("en", "extrapolation.svg"), ("zh", "extrapolation.zh.svg"))
 }
+TASKS = ("copy", "sort")
+"""Those that are learned within the trained length."""
 words = Words("compare")
 
 
@@ -33,12 +35,15 @@ def main() -> None:
 def chart(found: Mapping[str, Any], language: str) -> Chart:
     text, longest = found["text"], found["tasks"]["longest"]
     about = words("picture_about", trained=text["trained"], tail=text["tail"], longest=longest)[language]
-    (left,), (right,) = protocol(found, "same", language).panels, task(found, "copy", language).panels
-    panels = [
-        replace(left, title=words("part_text")[language], share=1.2),
-        replace(right, title=words("copy")[language]),
-    ]
-    return Chart(title=words("picture_title")[language], about=about, panels=panels, columns=2, height=4.2)
+    # A third of a picture has room for fewer ticks.
+    (panel,) = protocol(found, "same", language).panels
+    across = replace(panel.x, ticks=panel.x.ticks[::2], label=words("picture_across")[language])
+    panels = [replace(panel, title=words("part_text")[language], x=across, share=1.5)]
+    for name in TASKS:
+        (panel,) = task(found, name, language).panels
+        across = replace(panel.x, ticks=[tick for tick in panel.x.ticks if tick[0] % 10 == 0])
+        panels.append(replace(panel, title=words(name)[language], x=across))
+    return Chart(title=words("picture_title")[language], about=about, panels=panels, columns=len(panels), height=4.2)
 
 
 if __name__ == "__main__":

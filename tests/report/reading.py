@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 VOID = {"meta", "br", "hr", "input"}
 LANGUAGES = ("en", "zh-CN")
@@ -45,6 +46,25 @@ class Page(HTMLParser):
 def shown(text: str, language: str = "en") -> str:
     """What a reader of this language reads."""
     return "".join(Page(text, language).words)
+
+
+def svg_texts(svg: str) -> str:
+    return "\n".join(
+        "".join(each.itertext()).strip() for each in ElementTree.fromstring(svg).iter() if "text" in each.tag
+    )
+
+
+def svg_numbers(svg: str) -> list[float]:
+    """Of every line, in order."""
+    paths = [each.get("d", "") for each in ElementTree.fromstring(svg).iter() if each.tag.endswith("path")]
+    return [float(word) for path in paths for word in path.split() if not word.isalpha()]
+
+
+def svg_stands_alone(svg: str) -> None:
+    """An <img> on a page fetches nothing."""
+    assert "<image" not in svg
+    assert "url(http" not in svg
+    assert "system-ui" in svg
 
 
 def stands_alone(text: str) -> None:

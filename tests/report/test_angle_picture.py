@@ -6,12 +6,12 @@ import json
 import math
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from campaigns import angles
 from ropewalk.report import angle_picture
+from tests.report.reading import svg_numbers, svg_stands_alone, svg_texts
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "campaigns" / "results" / "angles.json"
@@ -22,39 +22,24 @@ def data() -> dict[str, Any]:
     return json.loads(KEPT.read_text(encoding="utf-8"))
 
 
-def texts(svg: str) -> str:
-    return "\n".join(
-        "".join(each.itertext()).strip() for each in ElementTree.fromstring(svg).iter() if "text" in each.tag
-    )
-
-
 @pytest.mark.parametrize(("language", "name"), [("en", "angles.svg"), ("zh", "angles.zh.svg")])
 def test_the_picture_that_is_kept_is_the_result_drawn(data: dict[str, Any], language: str, name: str) -> None:
     drawn = angle_picture.draw(data, language)
     assert drawn == angle_picture.draw(data, language)
     kept = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
-    assert texts(drawn) == texts(kept)
-    assert numbers(drawn) == pytest.approx(numbers(kept), abs=1e-3)
+    assert svg_texts(drawn) == svg_texts(kept)
+    assert svg_numbers(drawn) == pytest.approx(svg_numbers(kept), abs=1e-3)
     for library in data["libraries"]:
-        assert library.split(",")[0] in texts(drawn), library
-    # It stands alone: an <img> on a page fetches nothing.
-    assert "<image" not in drawn
-    assert "url(http" not in drawn
-    assert "system-ui" in drawn
-
-
-def numbers(svg: str) -> list[float]:
-    """Of every line, in order."""
-    paths = [each.get("d", "") for each in ElementTree.fromstring(svg).iter() if each.tag.endswith("path")]
-    return [float(word) for path in paths for word in path.split() if not word.isalpha()]
+        assert library.split(",")[0] in svg_texts(drawn), library
+    svg_stands_alone(drawn)
 
 
 def test_a_line_is_where_its_data_is(data: dict[str, Any]) -> None:
     worse = json.loads(json.dumps(data))
     worse["libraries"]["ropewalk"]["rad"] = [1e-3] * len(data["at"])
     drawn = angle_picture.draw(worse)
-    assert "ropewalk: within 1.0e-3 rad" in texts(drawn)
-    assert numbers(drawn) != numbers(angle_picture.draw(data))
+    assert "ropewalk: within 1.0e-3 rad" in svg_texts(drawn)
+    assert svg_numbers(drawn) != svg_numbers(angle_picture.draw(data))
 
 
 def test_only_those_that_agree_are_one_line() -> None:
