@@ -283,6 +283,16 @@ def test_a_budget_that_is_used_up_is_said(
     assert "2 trials not finished; run the same command to continue" in capsys.readouterr().out
 
 
+def test_the_head_names_the_verdicts_at_every_length_beyond_the_trained_one(study: dict[str, Any]) -> None:
+    said = (
+        "At other lengths beyond the trained one (in brackets), against rope: better alibi (25), t5 (25); worse no arm."
+    )
+    assert said in shown(page("study", study))
+    for one in study["tasks"]["verdicts"]["copy"].values():
+        one["lengths"]["25"]["verdict"] = "tie"
+    assert "At other lengths" not in shown(page("study", study))
+
+
 def test_a_result_that_was_kept_before_is_still_shown(study: dict[str, Any], tmp_path: Path) -> None:
     """Its verdicts on tasks are those on reaches, and it has no losses of the search."""
     for one in itertools.chain.from_iterable(each.values() for each in study["tasks"]["verdicts"].values()):

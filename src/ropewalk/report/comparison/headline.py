@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.compare.derived import best_on_task, budget_used_up
@@ -91,6 +91,9 @@ def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
     if length < max(tasks["lengths"]):
         said.append(words("task_longer", longest=max(tasks["lengths"])))
     said += _verdicts_on_task(tasks["verdicts"][task], reference, length)
+    said += _elsewhere(
+        tasks["verdicts"][task], reference, [n for n in tasks["lengths"] if tasks["longest"] < n != length]
+    )
     said.append(_reaches(tasks, task))
     return sentences(*said)
 
@@ -111,6 +114,18 @@ def _verdicts_on_task(verdicts: Mapping[str, Any], reference: str, length: int) 
         if which := [name for name, one in known.items() if one["verdict"] == verdict]:
             said.append(words(key, names=names(which)))
     return said
+
+
+def _elsewhere(verdicts: Mapping[str, Any], reference: str, lengths: Sequence[int]) -> list[dict[str, str]]:
+    """Who is better or worse at these lengths: at the longest one that any seed solves, hardly anything is solved."""
+    sides: dict[str, list[str]] = {"better": [], "worse": []}
+    for name, one in verdicts.items():
+        for key, side in sides.items():
+            where = [str(n) for n in lengths if one.get("lengths", {}).get(str(n), {}).get("verdict") == key]
+            side += [f"{name} ({', '.join(where)})"] if where else []
+    if not any(sides.values()):
+        return []
+    return [words("task_elsewhere", reference=reference, **{key: names(side) for key, side in sides.items()})]
 
 
 def _reaches(tasks: Mapping[str, Any], task: str) -> dict[str, str]:
