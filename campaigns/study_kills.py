@@ -15,7 +15,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -69,11 +68,20 @@ def scenario(folder: Path, name: str, *, kills: int, steps: int, **sizes: Any) -
     killed = [] if faults else list(run.killed_steadily() if steadily else run.killed_at(at))
     if not faults and run.end() != 0:
         faults.append(f"after {len(killed)} kills it ended with {run.code}: {run.said()}")
-    if not faults and alone.result() != run.result():
-        faults.append("the results differ")
+    if not faults and (apart := sorted(different(alone.result(), run.result()))):
+        faults.append(f"the results differ in {', '.join(apart)}")
     if not faults and len(killed) < kills and not steadily:
         faults.append(f"{len(killed)} of {kills} kills hit")
     return {"killed": killed, "faults": faults, "seconds alone": round(seconds, 1), "steps": alone.steps()}
+
+
+def different(one: Any, other: Any, where: str = "") -> Iterator[str]:
+    """Where two results are not the same, by the names that lead there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in one.keys() | other.keys():
+            yield from different(one.get(name), other.get(name), f"{where}.{name}" if where else name)
+    elif one != other:
+        yield where
 
 
 def small(steps: int, *, arms: Sequence[str] = ("rope", "alibi", "none"), seeds: int = 2, **model: Any) -> Study:
@@ -145,7 +153,7 @@ class Command:
             try:
                 process.wait(EVERY)
                 return
-            except subprocess.TimeoutExpired:
+            except psutil.TimeoutExpired:
                 victim = self.worker()
             if victim is not None:
                 self._kill(victim, "worker")
