@@ -61,3 +61,20 @@ def test_anchors(language: str) -> None:
         f"{far['alibi']:.3f}",
     ]
     assert [figure for figure in figures if figure not in PAGES[language]] == []
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+def test_readme(name: str) -> None:
+    study, page = result("extrapolation"), (ROOT / name).read_text(encoding="utf-8")
+
+    def loss(arm: str, length: str) -> float:
+        return statistics.fmean(study["text"]["arms"][arm]["same_tokens"][length])
+
+    def sorted_30(arm: str) -> str:
+        return f"{100 * statistics.median(study['tasks']['arms'][arm]['exact']['sort']['30']['points']):.0f}"
+
+    figures = [f"{loss('rope', '4096') - loss('rope', '256'):.1f} nats"]
+    figures += [f"{loss(*of):.2f}" for of in (("rope", "256"), ("rope", "4096"), ("alibi", "4096"), ("kerple", "4096"))]
+    figures += [f"{sorted_30('nope')} %", f"{sorted_30('alibi')} %"]
+    assert [figure for figure in figures if figure not in page] == []
+    assert sorted_30("rope") == "0"
