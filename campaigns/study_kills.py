@@ -79,7 +79,8 @@ def different(one: Any, other: Any, where: str = "") -> Iterator[str]:
     """Where two results are not the same, by the names that lead there."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in one.keys() | other.keys():
-            yield from different(one.get(name), other.get(name), f"{where}.{name}" if where else name)
+            # JSON has no Ellipsis: a name that one of them lacks is not one whose value is null.
+            yield from different(one.get(name, ...), other.get(name, ...), f"{where}.{name}" if where else name)
     elif one != other:
         yield where
 
