@@ -26,7 +26,7 @@ NEAR, SPREAD = 0.5, 3.0
 def look(found: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     """Tone and dashes of each arm of the study, never both of another's. Those with tasks come first: dots have no
     dashes to be told apart by."""
-    count, tasks = len(TONES), (found["tasks"] or {"arms": ()})["arms"]
+    count, tasks = len(TONES), found["tasks"]["arms"] if found["tasks"] else ()
     arms = sorted(found["study"]["arms"], key=lambda name: name not in tasks)
     return {name: (TONES[(n + n // count) % count], n % count) for n, name in enumerate(arms)}
 
