@@ -43,6 +43,24 @@ def test_a_text_that_llama_cpp_cannot_score_is_left_out_of_every_engine(tmp_path
     assert "skipped 1.txt: llama.cpp cannot score parts of characters" in done.stderr
 
 
+def test_engines_whose_texts_begin_otherwise_are_named(tmp_path: Path) -> None:
+    """The same weights twice, and a tokenizer that adds BOS in one of them: what differs is not the engine."""
+    file = make_gguf("llama", tmp_path)
+    for n in range(2):
+        (tmp_path / f"{n}.txt").write_text(str(n) + " the" * 200, encoding="utf-8")
+    source = tmp_path / "source"
+    tokenizer = json.loads((source / "tokenizer.json").read_text())
+    first = min(tokenizer["model"]["vocab"], key=tokenizer["model"]["vocab"].__getitem__)
+    number = tokenizer["model"]["vocab"][first]
+    (source / "tokenizer_config.json").write_text(json.dumps({"bos_token": first, "add_bos_token": True}))
+    command = ["eval", str(source), "--text", str(tmp_path / "0.txt"), "--text", str(tmp_path / "1.txt")]
+    command += ["--lengths", "40,60", "--tail", "16", "--store", str(tmp_path / "kept.jsonl"), "--engine", "ropewalk"]
+    done = CliRunner().invoke(app, [*command, "--engine", f"llama.cpp:{file}"])
+    assert done.exit_code == 0, done.output
+    assert "(tokens []) than for ropewalk" in " ".join(done.stderr.split())
+    assert f"({[number]}): what differs between them is not the engine alone" in " ".join(done.stderr.split())
+
+
 def test_a_text_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     """As it is, and with a line break at its end: copies would make every interval narrower."""
     file = make_gguf("llama", tmp_path)

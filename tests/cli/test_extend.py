@@ -191,6 +191,34 @@ def test_what_is_wrong_is_found_before_anything_is_measured(
     assert not Path("longer").exists()
 
 
+def test_what_an_earlier_piece_wrote_is_not_in_the_way(
+    ropewalk: Ropewalk, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_texts(12)
+    Path("longer").mkdir()
+    command = (
+        "extend",
+        str(checkpoint),
+        "longer",
+        "--to",
+        "256",
+        "--text",
+        "texts",
+        "--documents",
+        "8",
+        "--tail",
+        "32",
+    )
+    command += ("--gguf", "longer.gguf", "--budget", "0")
+    answer = ropewalk(*command)
+    assert answer.code == 3
+    assert "longer already exists" in answer.stderr
+    monkeypatch.setattr("ropewalk.cli.extend.command.made_here", lambda *given: True)
+    answer = ropewalk(*command)
+    assert answer.code == 1, answer.stderr
+    assert "run the same command to continue" in answer.stderr
+
+
 def test_a_run_that_was_stopped_in_its_proof_continues_there(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,20 +233,26 @@ def test_a_run_that_was_stopped_in_its_proof_continues_there(
     work.mkdir()
     given = (str(checkpoint), out, Linear(factor=2), 256, "a text", work / writing.WRITTEN)
 
-    def written(path: str, out: str, scaling: Linear, to: int, sample: str, noted: Path) -> object:
-        return writing.write_and_prove(path, out, scaling, to, sample, gguf=None, silent=True, noted=noted, vllm=None)
+    run = {"weights": "these", "options": "those"}
 
-    assert not writing.made_here(work, out, None)
+    def written(path: str, out: str, scaling: Linear, to: int, sample: str, noted: Path) -> object:
+        return writing.write_and_prove(
+            path, out, scaling, to, sample, gguf=None, silent=True, noted=noted, run=run, vllm=None
+        )  # fmt: skip
+
+    assert not writing.made_here(work, out, None, lambda: run)
     with monkeypatch.context() as broken:
         broken.setattr(prove, "prove", stopped)
         with pytest.raises(KeyboardInterrupt):
             written(*given)
     before = files(Path(out))
-    assert writing.made_here(work, out, None)
-    assert not writing.made_here(work, out, tmp_path / "beside.gguf")
+    assert writing.made_here(work, out, None, lambda: run)
+    assert not writing.made_here(work, out, tmp_path / "beside.gguf", lambda: run)
+    for other in ("weights", "options"):
+        assert not writing.made_here(work, out, None, lambda other=other: run | {other: "others"})
     (done, proofs) = writing.write_and_prove(
         str(checkpoint), out, Linear(factor=2), 256, "a text", gguf=None, silent=True, noted=work / writing.WRITTEN,
-        vllm=None,
+        run=run, vllm=None,
     )  # fmt: skip
     assert files(Path(out)) == before
     assert done.engines["transformers 5"] is None

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ropewalk.evaluate import battery
+from ropewalk.evaluate import battery, store
 from ropewalk.evaluate.documents import far_places, read
 from ropewalk.evaluate.measures import needles, perplexity, tail
 from ropewalk.evaluate.passage import Passage
@@ -229,7 +229,7 @@ def hash_of(text: str) -> int:
     return sum((place + 3) * ord(sign) for place, sign in enumerate(text))
 
 
-def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+def test_what_was_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "store.jsonl"
     first = Stored(Copier(100), file)
     passage = Passage.plain(DOCUMENTS[0].tokens, 50)
@@ -248,6 +248,10 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
     other.model = "other weights"
     other.nats(passage)
     assert other.computed == 1
+    monkeypatch.setattr(store, "ANSWERS", store.ANSWERS + 1)
+    later = Stored(Copier(100), file)
+    later.nats(passage)
+    assert later.computed == 1
 
 
 def test_documents_are_long_enough_or_left_out(tmp_path: Path) -> None:

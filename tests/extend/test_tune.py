@@ -116,8 +116,17 @@ def test_what_is_trained_is_judged_written_and_proved(
     monkeypatch.setattr(training, "train", lambda *a, **k: real(*a, **{**k, "until": min(2, k["until"])}))
     with pytest.raises(OutOfTime, match="after 2 steps"):
         asked(model, texts, tmp_path / "parts")
-    monkeypatch.setattr(training, "train", real)
+    ends: list[int] = []
+
+    def noted(*given: Any, **more: Any) -> Any:
+        ends.append(more["until"])
+        return real(*given, **more)
+
+    # A step that takes longer than what may be lost is saved at once.
+    monkeypatch.setattr(training, "SAVED", 1e-9)
+    monkeypatch.setattr(training, "train", noted)
     parts = asked(model, texts, tmp_path / "parts").tuned
+    assert ends == [3, 4, 5, 6]
     assert parts is not None
     assert parts.digest == whole.tuned.digest
     assert parts.judged.to_dict() == whole.tuned.judged.to_dict()
@@ -300,6 +309,21 @@ def test_the_time_of_a_run_counts_from_its_beginning(
     monkeypatch.setattr(choosing, "draw", slow)
     with pytest.raises(OutOfTime, match=": 0 of"):
         choose(model, LONG, [texts], tmp_path / "work", judges=8, tail=32, minutes=0.3 / 60)
+
+
+def test_workers_leave_the_threads_of_this_process_alone(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It trains and proves, while they do nothing."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    torch.set_num_threads(3)
+    try:
+        with pytest.raises(OutOfTime):
+            choose(model, LONG, [texts], tmp_path / "work", judges=8, tail=32, workers=Workers(2), minutes=0)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_worker_with_another_model_refuses(model: Path) -> None:

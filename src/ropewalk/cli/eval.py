@@ -93,6 +93,7 @@ def evaluate(
     from ropewalk.evaluate import battery
     from ropewalk.evaluate.checkpoint import check_name, opened
     from ropewalk.evaluate.documents import read
+    from ropewalk.evaluate.engines.begun import start_of
     from ropewalk.evaluate.store import Stored
 
     names = engine or ["ropewalk"]
@@ -127,10 +128,15 @@ def evaluate(
                 kept, found, encode, trained=known, lengths=wanted, scaling=under, tail_tokens=tail, progress=progress
             )
 
-    reports = [measured(computes, encode)]
+    reports, first = [measured(computes, encode)], start_of(computes)
     for name in names[1:]:
         del computes  # one model in memory at a time
         computes, encode = opened(path, engine=name, dtype=dtype, kinds=allow_kind or ())
+        if start_of(computes) != first:
+            note(
+                f"texts begin otherwise for {computes.name} (tokens {start_of(computes)}) than for {reports[0].engine} "
+                f"({first}): what differs between them is not the engine alone. Give both the same tokenizer"
+            )
         reports.append(measured(computes, encode))
     report = reports[0]
     engines = battery.by_engine(reports)

@@ -18,6 +18,9 @@ import numpy as np
 from ropewalk.evaluate.passage import Engine, Nats, Numbers, Passage, described
 from ropewalk.scaling import Scaling
 
+ANSWERS = 2
+"""Raised when an engine answers the same question otherwise than before: what older ones answered is not taken."""
+
 
 class Stored:
     """An engine that answers from a file what it has answered before. It is an engine itself."""
@@ -43,7 +46,7 @@ class Stored:
     def key(self, passage: Passage, scaling: Scaling | None, candidates: Numbers | None = None) -> str:
         """What an answer is kept under; candidates: of `choices`."""
         what = "nats" if candidates is None else f"choices {candidates.tolist()}"
-        named: Any = [what, self.name, self.model, passage.digest, described(scaling)]
+        named: Any = [what, ANSWERS, self.name, self.model, passage.digest, described(scaling)]
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
 
     def keep(self, key: str, nats: Nats) -> Nats:

@@ -105,7 +105,8 @@ def choose(
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
         opening = Opening(str(path), dtype=dtype, threads=threads)
-        engine, encode = opening.engine(), of(meant(Path(path))).encode_document
+        # Threads are a worker's alone: this process trains and proves with all of them.
+        engine, encode = replace(opening, threads=None).engine(), of(meant(Path(path))).encode_document
         opening = replace(opening, expected=engine.model)
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)

@@ -189,16 +189,19 @@ def extend(
         )
     place, own = out or _usual(path, longest), _own(path)
     kept = work or Path(f"{place}.work")
-    if not own and not made_here(kept, place, gguf):
-        free(path, place, gguf)
-    elif gguf is not None:
+    if own and gguf is not None:
         raise typer.BadParameter(
             f"{path} is one of ropewalk's own models, for which nothing is written; leave out --gguf"
         )
+    decide: dict[str, Any] = {
+        "trained": known, "judges": documents, "tail": tail, "dtype": dtype, "cheap": cheap, "search": search,
+        "only": chosen, "tuning": tuning,
+    }  # fmt: skip
+    options = repr((longest, sorted(map(str, text)), decide))
+    if not own and not made_here(kept, place, gguf, lambda: {"weights": _digest(path), "options": options}):
+        free(path, place, gguf)
     result = _choose(
-        path, longest, text, kept, silent=quiet or json, minutes=budget, trained=known,
-        judges=documents, tail=tail, dtype=dtype, cheap=cheap, search=search, only=chosen, tuning=tuning, on=on,
-        count=workers,
+        path, longest, text, kept, silent=quiet or json, minutes=budget, on=on, count=workers, **decide
     )  # fmt: skip
     told = not quiet and not json
     if told:
@@ -207,7 +210,10 @@ def extend(
     source, taken, applied = _taken(path, result)
     if applied is not None and not own:
         sample = _sample() if proof else None
-        written, proofs = write_and_prove(source, place, applied, longest, sample, noted=kept / WRITTEN, **ways)
+        run = {"weights": result.model, "options": options}
+        written, proofs = write_and_prove(
+            source, place, applied, longest, sample, noted=kept / WRITTEN, run=run, **ways
+        )  # fmt: skip
     said: dict[str, Any] = {"model": path, **result.to_dict(), "native": own, "written": None}
     if written is not None and taken is not None:
         said["written"] = written_data(written, proofs, taken, longest)
@@ -322,6 +328,13 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
     if plan.longest is not None and to <= plan.longest and factor is None:
         raise ValueError(f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}")
     return named_scaling(kind, factor or to / known, known)
+
+
+def _digest(path: str) -> str:
+    from ropewalk.checkpoints.files.sniff import meant
+    from ropewalk.evaluate.checkpoint import digest
+
+    return digest(meant(Path(path)))
 
 
 def _usual(path: str, to: int) -> str:

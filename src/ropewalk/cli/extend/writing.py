@@ -1,4 +1,8 @@
-"""What `ropewalk extend` writes, proved; and a note of it, so that a run stopped in its proof continues there."""
+"""What `ropewalk extend` writes, proved; and a note of it, so that a run stopped in its proof continues there.
+
+OUT is taken for what a run writes only if the note has the same request: the weights, the options and the scaling. Any
+other OUT that exists is refused, and where the request alone shows it, before anything is measured.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from ropewalk.cli.output import WRONG, say_error
 from ropewalk.cli.scaling import status_line
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ropewalk.extend.prove import Proof
     from ropewalk.extend.write import Written
     from ropewalk.scaling import Scaling
@@ -23,26 +29,24 @@ WRITTEN = "written.json"
 
 def write_and_prove(
     path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool,
-    noted: Path | None = None, **more: Any,
+    noted: Path | None = None, run: dict[str, Any] | None = None, **more: Any,
 ) -> tuple[Written, list[Proof]]:  # fmt: skip
     """sample: the text of the proof; None: no proof. noted: where a run says what it wrote, so that it continues with
-    that where its proof was stopped."""
+    that where its proof was stopped; run: its weights and options, as `made_here` is given them."""
     from ropewalk.extend.write import Written, with_gguf
     from ropewalk.extend.write import write as write_checkpoint
 
-    asked = {**_places(out, gguf), "from": path, "scaling": scaling.model_dump(mode="json"), "to": to}
+    asked = {**_asked(run, out, gguf), "from": path, "scaling": scaling.model_dump(mode="json")}
     before = None if noted is None else _noted(noted)
     if before is not None and before["asked"] == asked and os.path.lexists(out):
         file = None if before["gguf"] is None else Path(before["gguf"])
         written = Written(path=Path(out), engines=before["engines"], left_out=tuple(before["left_out"]), gguf=file)
     else:
         written = write_checkpoint(path, out, scaling, to)
-        if gguf is not None:
-            written = with_gguf(written, gguf)
-        if noted is not None:
-            file = None if written.gguf is None else str(written.gguf)
-            said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
-            noted.write_text(dumps(said), encoding="utf-8")
+        _keep(noted, asked, written)
+    if gguf is not None and written.gguf is None:
+        written = with_gguf(written, gguf)
+        _keep(noted, asked, written)
     if sample is None:
         return written, []
     from ropewalk.extend.prove import prove
@@ -53,18 +57,31 @@ def write_and_prove(
         )
 
 
-def made_here(work: Path, out: str, gguf: Path | None) -> bool:
-    """Whether an earlier piece of this run wrote OUT, and the file beside it."""
+def made_here(work: Path, out: str, gguf: Path | None, run: Callable[[], dict[str, Any]]) -> bool:
+    """Whether an earlier piece of this run wrote OUT, and perhaps the file beside it."""
     before = _noted(work / WRITTEN)
-    return before is not None and os.path.lexists(out) and _places(out, gguf).items() <= before["asked"].items()
+    if before is None or not os.path.lexists(out):
+        return False
+    return _asked(run(), out, gguf).items() <= before["asked"].items()
 
 
 def _noted(file: Path) -> dict[str, Any] | None:
     return loads(file.read_text(encoding="utf-8")) if file.exists() else None
 
 
-def _places(out: str, gguf: Path | None) -> dict[str, str | None]:
-    return {"out": os.path.abspath(out), "gguf": None if gguf is None else os.path.abspath(gguf)}
+def _keep(noted: Path | None, asked: dict[str, Any], written: Written) -> None:
+    if noted is None:
+        return
+    file = None if written.gguf is None else str(written.gguf)
+    said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
+    partial = noted.with_suffix(".partial")
+    partial.write_text(dumps(said), encoding="utf-8")
+    partial.replace(noted)
+
+
+def _asked(run: dict[str, Any] | None, out: str, gguf: Path | None) -> dict[str, Any]:
+    beside = None if gguf is None else os.path.abspath(gguf)
+    return {"run": run, "out": os.path.abspath(out), "gguf": beside}
 
 
 def check(written: Written, proofs: list[Proof], gguf: Path | None) -> None:

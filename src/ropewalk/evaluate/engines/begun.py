@@ -35,3 +35,8 @@ class Begun:
         more = len(self.first) - room
         positions = np.concatenate([np.arange(more), passage.positions + more])
         return Passage(np.concatenate([self.first, passage.tokens[room:]]), positions, passage.scored)
+
+
+def start_of(engine: Engine) -> list[int]:
+    """The tokens that an engine puts at the start of every text."""
+    return engine.first.tolist() if isinstance(engine, Begun) else []

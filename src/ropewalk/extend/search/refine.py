@@ -1,4 +1,5 @@
-"""The slow pairs one by one, from a ramp on: those that turn a few times in the whole text, so that the loss is smooth.
+"""The slow pairs, each by a step of its own, from a ramp on: those that turn a few times in the whole text, so that
+the loss is smooth.
 
 A random direction is tried, and its opposite; a step that is better is taken and the next is longer, else shorter. In a
 fast pair the loss has ripples as narrow as one turn in the text, and such steps would find nothing but noise.

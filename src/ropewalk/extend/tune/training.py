@@ -50,7 +50,7 @@ PROBED = 3
 MOST = 1_000_000
 """Steps of the recipe where a time is given."""
 SAVED = 300.0
-"""Seconds after which what was trained is saved, where a time is given."""
+"""Seconds after which what was trained is saved."""
 DAY = 86_400.0
 
 
@@ -97,9 +97,8 @@ def trained(asked: Recipe, folder: Path, tuning: Tuning, *, end: float | None, s
                 break
         elif done >= goal:
             break
-        each, until = _seconds(run), goal
-        if tuning.minutes is not None and each is not None:
-            until = min(goal, done + max(1, int(SAVED / each)))
+        each = _seconds(run)
+        until = min(goal, done + (PROBED if each is None else max(1, int(SAVED / each))))
         if end is not None:
             left = end - time.monotonic()
             until = min(until, done + (1 if each is None else max(1, int(left / each))))

@@ -66,7 +66,8 @@ def tune(
     asked = recipe(meant(path), found.rope, scaling, folder / "data", tuning)
     model, steps, seconds = trained(asked, folder, tuning, end=end, shown=shown)
     own = replace(opening, path=str(model), expected=None)
-    engine = own.engine()
+    engine = replace(own, threads=None).engine()
+    own = replace(own, expected=engine.model)
     left = None if end is None else end - time.monotonic()
     # The written config has the scaling: the model is judged as it will be read.
     name = "tuned"
