@@ -107,11 +107,19 @@ def figure(charts: Mapping[str, Chart], name: str, data: Content = None) -> Html
     ]
     keys = {language: _key(chart) for language, chart in charts.items()}
     if any(keys.values()):
-        drawn.insert(0, each_language("ul", keys, class_="key"))
+        # Names at the ends of lines have their colours and not their dashes.
+        shown = any(_alike(chart) for chart in charts.values())
+        drawn.insert(0, each_language("ul", keys, class_="key shown" if shown else "key"))
     caption = element(
         "figcaption", element("strong", title, id=f"{name}-title"), element("p", about, id=f"{name}-about")
     )
     return element("figure", caption, drawn, fold(DATA, data or numbers(charts)), class_="chart", id=name)
+
+
+def _alike(chart: Chart) -> bool:
+    """Whether two lines of a panel are told apart by their dashes alone."""
+    each = [[m.tone for m in panel.marks if isinstance(m, Line) and m.label] for panel in chart.panels]
+    return any(len(set(tones)) < len(tones) for tones in each)
 
 
 def _key(chart: Chart) -> Html:

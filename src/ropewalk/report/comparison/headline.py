@@ -31,22 +31,30 @@ def headline(found: Mapping[str, Any]) -> list[Content]:
 def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) -> list[Content]:
     """asked: that part of the study."""
     trained, longest = text["trained"], text["lengths"][-1]
-    groups: dict[str, list[str]] = {"keeps": [], "breaks": [], "cannot": [], "lost": []}
+    groups: dict[str, list[str]] = {"keeps": [], "flat": [], "breaks": [], "cannot": [], "lost": []}
     for name, arm in text["arms"].items():
         near, far = (mean(at(arm["same_tokens"], n)) for n in (trained, longest))
         if isinstance(at(arm["same_tokens"], longest), str):
             groups["cannot"].append(name)
         elif near is not None:
             kept = far is not None and math.exp(min(far - near, 50)) <= 1 + KEEPS
-            # With its loss: one that has learned nothing keeps that too.
-            groups["keeps" if kept else "breaks"].append(name if far is None else f"{name} ({far:.2f})")
+            # One that has learned nothing keeps its loss too.
+            judged = [(at(text["verdicts"], n) or {}).get(name, {}).get("verdict") for n in text["lengths"]]
+            flat = kept and set(judged) == {"worse"}
+            groups["flat" if flat else "keeps" if kept else "breaks"].append(
+                name if far is None else f"{name} ({far:.2f})"
+            )
         elif arm["seeds"]:
             groups["lost"].append(name)
     said: list[Content] = []
     if longest > trained:
         factor = f"{longest / trained:g}"
         said = [words("text_keeps", length=f"{longest:,}", factor=factor, names=names(groups["keeps"]))]
-        said += [words(f"text_{key}", names=names(groups[key])) for key in ("breaks", "cannot", "lost") if groups[key]]
+        said += [
+            words(f"text_{key}", names=names(groups[key]), **({"reference": reference} if key == "flat" else {}))
+            for key in ("flat", "breaks", "cannot", "lost")
+            if groups[key]
+        ]
     floor, pays = at(text["noise_floor"], trained), text["context_pays"]
     if not pays["pays"]:
         gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
