@@ -49,6 +49,17 @@ def test_extrapolation(language: str) -> None:
     assert tasks in PAGES[language]
 
 
+@pytest.mark.parametrize(("language", "edge"), [("en", " (edge)"), ("zh", "\uff08边缘\uff09")])
+def test_blocks(language: str, edge: str) -> None:
+    """With the validation loss and the learning rate of each arm."""
+    study = result("blocks")
+    rows = []
+    for name, arm in study["text"]["arms"].items():
+        loss, rate = statistics.fmean(arm["loss"]), f"{1000 * arm['rate']:g}e-3"
+        rows.append(f"{text_row(study, name)} {loss:.3f} | {rate}{edge if arm['edge'] else ''} |")
+    assert "\n".join(rows) in PAGES[language]
+
+
 @pytest.mark.parametrize("language", PAGES)
 def test_anchors(language: str) -> None:
     text = result("extrapolation")["text"]
