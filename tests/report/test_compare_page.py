@@ -20,7 +20,7 @@ from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
 from ropewalk.plot.chart import Note
-from ropewalk.report.comparison.charts import cost
+from ropewalk.report.comparison.charts import cost, positions
 from ropewalk.report.comparison.page import page
 from tests.compare.tiny_study import RECIPE
 from tests.report.reading import shown, stands_alone
@@ -130,6 +130,22 @@ def test_a_page_of_hostile_names_stands_alone_and_says_what_was_found(plan: Plan
     assert "better learned; worse alibi" in english
     assert "Every seed solves (at least 90% correct) all lengths up to 8 symbols: alibi." in english
     assert "\u6253\u5e73" in chinese
+
+
+def test_at_one_length_there_are_no_figures_over_lengths(plan: Plan, tmp_path: Path) -> None:
+    """The trained length stands in the figure by position, though the last part of a curve is drawn before it."""
+    answer = found(plan, tmp_path)
+    assert 'id="same"' in page("study", answer)
+    answer["text"]["lengths"] = answer["text"]["lengths"][:1]
+    for arm in answer["text"]["arms"].values():
+        arm["by_position"] = [one for one in arm["by_position"] if one["to"] <= 32]
+    text = page("study", answer)
+    stands_alone(text)
+    assert 'id="position"' in text
+    assert 'id="same"' not in text
+    assert 'id="windows"' not in text
+    (panel,) = positions(answer, "en").panels
+    assert panel.x.high > answer["text"]["trained"]
 
 
 def test_a_page_of_an_unfinished_study_says_so(plan: Plan, tmp_path: Path) -> None:

@@ -146,7 +146,8 @@ def _chart(
         top = highest + 0.05 + 0.08 * (highest - lowest)  # for the name of the trained length
     ticks = [(float(n), f"{n:,}") for n in _doublings(min(ends), max(ends))]
     panel = Panel(
-        x=Axis(low=min(ends) * 0.95, high=max(ends) * 1.05, label=across, log=True, ticks=ticks),
+        # The last part of a curve ends at the trained length and is drawn in its middle.
+        x=Axis(low=min(ends) * 0.95, high=1.05 * max(*ends, text["trained"]), label=across, log=True, ticks=ticks),
         y=Axis(low=lowest - 0.05, high=top, label=words("nats")[language]),
         marks=[
             *([Level(axis="x", at=text["trained"], label=words("trained")[language])] if ends else []),

@@ -47,12 +47,14 @@ def page(name: str, found: Mapping[str, Any]) -> str:
 
 
 def _text(found: Mapping[str, Any]) -> list[Content]:
+    # At one length a figure would have one point for each arm: the verdicts have the losses, csv/ has the windows.
+    several = len(found["text"]["lengths"]) > 1
     return [
         _lines(partial(positions, found), "position"),
-        _lines(partial(protocol, found, "same"), "same"),
+        _lines(partial(protocol, found, "same"), "same") if several else None,
         verdicts(found["text"], found["reference"]),
         anchors(found["text"]),
-        _lines(partial(protocol, found, "windows"), "windows"),
+        _lines(partial(protocol, found, "windows"), "windows") if several else None,
     ]
 
 
