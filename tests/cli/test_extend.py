@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.conftest import Ropewalk
 
+CHOOSING = ("--to", "256", "--text", "texts", "--documents", "8", "--tail", "32")
+
 
 def files(directory: Path) -> dict[str, str]:
     return {str(one): hashlib.sha256(one.read_bytes()).hexdigest() for one in directory.rglob("*") if one.is_file()}
@@ -29,19 +31,7 @@ def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, ch
     """A random model uses no far text, so nothing is written, and cropping is as good."""
     write_texts(12)
     before = files(checkpoint)
-    command = (
-        "extend",
-        str(checkpoint),
-        "longer",
-        "--to",
-        "256",
-        "--text",
-        "texts",
-        "--documents",
-        "8",
-        "--tail",
-        "32",
-    )
+    command = ("extend", str(checkpoint), "longer", *CHOOSING)
     answer = ropewalk(*command, "--budget", "0")
     assert answer.code == 1
     assert "run the same command to continue" in answer.stderr
@@ -196,20 +186,7 @@ def test_what_an_earlier_piece_wrote_is_not_in_the_way(
 ) -> None:
     write_texts(12)
     Path("longer").mkdir()
-    command = (
-        "extend",
-        str(checkpoint),
-        "longer",
-        "--to",
-        "256",
-        "--text",
-        "texts",
-        "--documents",
-        "8",
-        "--tail",
-        "32",
-    )
-    command += ("--gguf", "longer.gguf", "--budget", "0")
+    command = ("extend", str(checkpoint), "longer", *CHOOSING, "--gguf", "longer.gguf", "--budget", "0")
     answer = ropewalk(*command)
     assert answer.code == 3
     assert "longer already exists" in answer.stderr

@@ -51,7 +51,7 @@ def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) 
         factor = f"{longest / trained:g}"
         said = [words("text_keeps", length=f"{longest:,}", factor=factor, names=names(groups["keeps"]))]
         said += [
-            words(f"text_{key}", names=names(groups[key]), **({"reference": reference} if key == "flat" else {}))
+            words(f"text_{key}", names=names(groups[key]), reference=reference)
             for key in ("flat", "breaks", "cannot", "lost")
             if groups[key]
         ]
