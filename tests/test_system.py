@@ -41,3 +41,32 @@ def test_memory_is_in_bytes() -> None:
     peak = system.peak_memory()
     assert peak is not None
     assert 2**23 < peak < 2**40
+
+
+KEPT = """
+import resource, sys
+import torch
+from ropewalk import system
+
+def faults() -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(8):
+        torch.empty(1 << 24).fill_(1.0)  # 64 MiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+torch.set_num_threads(1)
+before = faults()
+kept = system.keep_freed_memory()
+faults()
+print(int(kept), before, faults())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc is Linux's")
+def test_freed_memory_is_kept() -> None:
+    """In a process of its own, since this changes how a process allocates."""
+    run = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    kept, before, after = map(int, run.stdout.split())
+    if not kept:
+        pytest.skip("another C library than glibc")
+    assert before > 8 * (1 << 26) / (1 << 21) > 8 * after  # pages of 2 MiB at the largest

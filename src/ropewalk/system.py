@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 PROCESSES = Path("/proc")
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Parameters of glibc's mallopt, as malloc.h numbers them."""
 
 
 def lock(descriptor: int) -> None:
@@ -28,6 +30,17 @@ def peak_memory() -> int | None:
         return None
     # macOS counts in bytes, others in KiB.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def keep_freed_memory() -> bool:
+    """From now on, where the C library is glibc, large blocks that are freed stay in this process. By default each goes
+    back to the system, and the next layer waits for as many pages to be zeroed. False: nothing was changed."""
+    if sys.platform != "linux":
+        return False
+    import ctypes  # which most commands do without
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and mallopt(M_MMAP_MAX, 0) == 1 and mallopt(M_TRIM_THRESHOLD, -1) == 1
 
 
 def started(pid: int) -> int | str | None:

@@ -17,6 +17,7 @@ from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.evaluate.engines.begun import Begun
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Engine
+from ropewalk.system import keep_freed_memory
 
 WEIGHTS = (".safetensors", ".gguf", "config.json")
 
@@ -55,6 +56,7 @@ def opened(
     if tokenizer.before:
         spelled = " ".join(plain(tokenizer.token(number)) for number in tokenizer.before)
         found = Begun(found, tokenizer.before, spelled)
+    keep_freed_memory()  # after loading: weights still go back to the system when the engine is dropped
     return found, tokenizer.encode_document
 
 
