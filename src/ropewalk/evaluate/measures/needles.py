@@ -22,6 +22,8 @@ from ropewalk.scaling import Scaling
 COUNT = 16
 ANCHOR = "x"
 """Stands before a text while it is tokenized."""
+BEGINS = 2
+"""Tokens at the start of a text that special ones may take the place of: BOS, or [gMASK] and <sop>."""
 KEYS = (
     "amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "ivory", "jade", "kelp", "lotus",
     "maple", "nickel", "onyx", "pearl", "quartz", "raven", "sable", "topaz", "umber", "violet", "willow", "zinc",
@@ -131,8 +133,7 @@ def _text(
             f"length {length:,} does not fit"
         )
     tokens: list[int] = []
-    # A text's first token may be replaced by BOS.
-    cuts = [max(1, round(room * (depth + draws.random()) / COUNT)) for depth in range(COUNT)]
+    cuts = [max(BEGINS, round(room * (depth + draws.random()) / COUNT)) for depth in range(COUNT)]
     for start, end, needle in zip([0, *cuts[:-1]], cuts, needles, strict=True):
         tokens += [*filler[start:end].tolist(), *needle]
     tokens += filler[cuts[-1] : room].tolist()
