@@ -10,6 +10,7 @@ iterator as workers become free, and only so many results wait to be asked for.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
+from importlib import import_module
 from itertools import chain
 from multiprocessing.connection import Connection, wait
 from threading import Thread
@@ -215,12 +217,12 @@ class _Ray:
     """Tasks of a Ray cluster: the one that RAY_ADDRESS names or that runs on this machine, or else one started here."""
 
     def __init__(self, function: Callable[[Any, Any], Any], shared: Any, workers: Workers) -> None:
-        import ray  # pyrefly: ignore[missing-import]
+        ray: Any = import_module("ray")
 
         self.ray = ray
         self.mine = not ray.is_initialized()
         if self.mine:
-            ray.init(logging_level="ERROR", log_to_driver=False)
+            ray.init(logging_level=logging.ERROR, log_to_driver=False)
         # Ray's own tries are silent.
         self.task = ray.remote(_answer).options(
             num_cpus=workers.cpus,
