@@ -5,8 +5,9 @@
 
 The result is campaigns/results/extend-NAME-N.json, with the page beside it. A run ends after --minutes, 25 unless
 given, and the same command continues it, until the exit code is not 3; till then its rounds, passes and seconds are in
-WORK/extend-NAME-N.unfinished.json. --draw takes other documents to judge on: the
-verdict should be the same, or a tie, over several of them. --search and --tune are those of `ropewalk extend`.
+WORK/extend-NAME-N.unfinished.json. Every pass is kept in campaigns/measurements, so that a run of many hours continues
+on another machine. --draw takes other documents to judge on: the verdict should be the same, or a tie, over several of
+them. --search and --tune are those of `ropewalk extend`.
 
 --assume compares one change with none, at the model's own length too: YaRN for a model that was trained for less than
 this one. Needles are then put into every document to judge on.
@@ -54,6 +55,7 @@ SOURCES = (
     *("src/ropewalk/" + name for name in ("extend", "evaluate", "checkpoints/tokens", "trials")),
     *("src/ropewalk/checkpoints/" + name for name in ("inspect", "engines", "export")),
 )
+MEASUREMENTS = pieces.REPOSITORY / "campaigns" / "measurements"
 JUDGES = 16
 MEMORY = 6.0
 """GiB that a run may take."""
@@ -142,7 +144,7 @@ def main() -> int:
     options.add_argument("--tail", type=int, default=512, help="scored tokens, 512 unless given")
     options.add_argument("--dtype", default="float32", help="float32 unless given")
     options.add_argument("--minutes", type=float, default=25.0, help="no pass is begun after this; 25 unless given")
-    options.add_argument("--work", type=Path, default=Path("extend-work"), help="where measurements are kept")
+    options.add_argument("--work", type=Path, default=MEASUREMENTS, help="where passes are kept")
     options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
     options.add_argument("--search", type=int, metavar="PASSES", help="search beside the formulas")
     options.add_argument("--tune", type=float, metavar="MINUTES", help="train the winner for so long")
