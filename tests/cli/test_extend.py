@@ -50,6 +50,74 @@ def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, ch
     assert files(checkpoint) == before
 
 
+@pytest.fixture(scope="module")
+def experts(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small random mixture of experts, which ropewalk does not load, with the tokenizer of the other."""
+    import torch
+    import transformers
+
+    config = transformers.Qwen3MoeConfig(
+        vocab_size=257, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, head_dim=16,
+        num_key_value_heads=2, max_position_embeddings=128, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=16, bos_token_id=None, eos_token_id=256,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("experts")
+    transformers.Qwen3MoeForCausalLM(config).save_pretrained(path)
+    path.joinpath("tokenizer.json").write_bytes(checkpoint.joinpath("tokenizer.json").read_bytes())
+    return path
+
+
+def test_transformers_measures_what_ropewalk_does_not_load(ropewalk: Ropewalk, experts: Path) -> None:
+    write_texts(12)
+    command = ("extend", str(experts), "longer", *CHOOSING)
+    answer = ropewalk(*command)
+    assert answer.code == 3
+    assert "a mixture of experts; add --engine transformers" in answer.stderr
+    told = ropewalk(*command, "--engine", "transformers", "--json").data
+    assert told["engine"].startswith("transformers ")
+    assert told["verdict"]["kind"] in ("crop", "crop better")
+    # Another engine of the same model is another run: nothing of it is taken, and it is refused as before.
+    assert "add --engine transformers" in ropewalk(*command).stderr
+    written = ("extend", str(experts), "yarn", "--to", "256", "--scaling", "yarn")
+    assert "add --engine transformers" in ropewalk(*written).stderr
+    assert not Path("yarn").exists()
+    proofs = {one["engine"]: one for one in ropewalk(*written, "--engine", "transformers", "--json").data["proofs"]}
+    assert "a mixture of experts" in proofs["ropewalk"]["not_run"]
+    assert proofs["transformers"]["against"] == "transformers on the source"
+    assert not proofs["transformers"]["failed"]
+
+
+def test_both_engines_measure_the_same(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    """Skipped positions among it: gaps, which transformers by itself takes for other documents."""
+    write_texts(12)
+    both = [
+        ropewalk("extend", str(checkpoint), name, *CHOOSING, "--cheap", "--engine", name, "--json").data
+        for name in ("ropewalk", "transformers")
+    ]
+    first, second = ({one["name"]: one["losses"] for one in told["rounds"]} for told in both)
+    assert first.keys() == second.keys()
+    for name, losses in first.items():
+        assert second[name] == pytest.approx(losses, abs=1e-4)
+    for name, one in both[0]["judged"].items():
+        assert both[1]["judged"][name]["tail"]["loss"]["256"] == pytest.approx(one["tail"]["loss"]["256"], abs=1e-4)
+
+
+def test_an_engine_that_cannot_is_refused(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    write_texts(6)
+    Path("own").mkdir()
+    Path("own", "config.json").write_text('{"model_type": "ropewalk", "trained_length": 64, "model": {"layers": 1}}')
+    given = ("--to", "256", "--text", "texts", "--tail", "32", "--engine", "transformers")
+    for model, more, says in (
+        (str(checkpoint), ("--tune", "9"), "--tune trains with ropewalk"),
+        ("own", (), "own is a model of ropewalk's own, which transformers does not load"),
+    ):
+        answer = ropewalk("extend", model, *given, *more)
+        assert answer.code == 3
+        assert says in answer.stderr
+        assert not list(Path().glob("*.work"))
+
+
 def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: Path) -> None:
     from ropewalk.extend.tournament import alone
 

@@ -14,6 +14,7 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.checkpoints.inspect.lengths import counted_from, scaled_layer
 from ropewalk.checkpoints.load.native import Trained
+from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.evaluate.battery import far_from
@@ -34,8 +35,21 @@ from ropewalk.scaling import Linear, Scaling
 from ropewalk.trials.jobs import Workers
 
 HERE = Workers()
+ENGINES = ("ropewalk", "transformers")
+"""What computes any scaling, at any positions, with needles."""
 JUDGES = 16
 """Documents to judge on: the fewest that tell known effects from noise."""
+
+
+def check_engine(path: str | Path, engine: str) -> None:
+    """Raises where an engine cannot measure a checkpoint, as far as its config tells."""
+    if engine not in ENGINES:
+        raise ValueError(f"--engine {engine!r}: a tournament is measured with {' or '.join(ENGINES)}")
+    resolved = read(path)
+    if engine == "ropewalk" and resolved.refusal is not None:
+        raise ValueError(f"ropewalk does not load {path}: {resolved.refusal}; add --engine transformers")
+    if engine != "ropewalk" and resolved.model_type == MODEL_TYPE:
+        raise ValueError(f"{path} is a model of ropewalk's own, which {engine} does not load; leave out --engine")
 
 
 def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
@@ -65,6 +79,7 @@ def choose(
     number: int = 0,
     tail: int = 512,
     dtype: str | None = None,
+    engine: str = "ropewalk",
     workers: Workers = HERE,
     minutes: float | None = None,
     cheap: bool = False,
@@ -78,11 +93,15 @@ def choose(
     ended: Callable[[Round], None] = lambda found: None,
 ) -> Result:
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
+    engine: one of `ENGINES`.
     minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none. only:
     the one scaling that is judged. asked: documents into which needles are put. tuning: training of the winner, and
     shown: with a bar. ended: is told each round when it ends."""
+    check_engine(path, engine)
     rope = rotation(path, to, trained)
     if tuning is not None:
+        if engine != "ropewalk":
+            raise ValueError(f"--tune trains with ropewalk, and so measures with it; leave out --engine {engine}")
         if to <= rope.trained:
             raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
         if find_spec("grain") is None:
@@ -104,17 +123,17 @@ def choose(
     near = far_from(rope.reads, lengths_of(rope, tail))
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
-        opening = Opening(str(path), dtype=dtype, threads=threads)
+        opening = Opening(str(path), name=engine, dtype=dtype, threads=threads)
         # Threads are a worker's alone: this process trains and proves with all of them.
-        engine, encode = replace(opening, threads=None).engine(), of(meant(Path(path))).encode_document
-        opening = replace(opening, expected=engine.model)
+        computes, encode = replace(opening, threads=None).engine(), of(meant(Path(path))).encode_document
+        opening = replace(opening, expected=computes.model)
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
         # Known before anything is measured, which takes hours.
         kept, alike = ({}, 0) if tuning is None else _to_train_on(texts, sets, encode)
         for name, why in refused.items():
             say(f"{name} is not tried: {why}")
-        stored = Stored(engine, work / MEASUREMENTS)
+        stored = Stored(computes, work / MEASUREMENTS)
         # Loading and drawing took some of it.
         left = None if end is None else end - time.monotonic()
         with closing(Asking(stored, opening, workers, seconds=left, progress=progress)) as asking:
@@ -122,11 +141,11 @@ def choose(
                 asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
                 not_tried=refused, asked=asked, ended=ended,
             )  # fmt: skip
-        weights = engine.model
+        weights = computes.model
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune
 
-            del engine, stored, asking
+            del computes, stored, asking
             forget()  # training needs the memory
             save(work, found.to_dict())
             tuned = tune(

@@ -1,10 +1,11 @@
 """The proof that engines compute from the written checkpoint what was meant: the same likelihoods past the old length.
 
-What was meant is the source under the scaling, computed by us in float32. A quantised file is another matter: llama.cpp
-rounds activations to eight bits there, so its likelihoods of the written file are compared with its own of the source
-started with the flags for the same scaling; where there are none, with what was meant, as closely as the two engines
-agree on the source at its own length. transformers also chooses tokens across the old length, with a cache and
-without.
+What was meant is the source under the scaling, computed in float32 by us, or by transformers where we do not load it:
+there the scaling is put into its modules as numbers, and the written config has to give the same. A quantised file is
+another matter: llama.cpp rounds activations to eight bits there, so its likelihoods of the written file are compared
+with its own of the source started with the flags for the same scaling; where there are none, with what was meant, as
+closely as the two engines agree on the source at its own length. transformers also chooses tokens across the old
+length, with a cache and without.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.checkpoints.resolve.read import read
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.engines.begun import Begun
 from ropewalk.evaluate.passage import Cannot, Engine, Passage
@@ -76,24 +78,26 @@ def prove(
     to: int,
     text: str,
     *,
+    by: str = "ropewalk",
     gguf: Path | None = None,
     vllm: Path | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> list[Proof]:
-    """text: anything, read again and again until it has `to` tokens; the last are scored. gguf: the same model as
-    a file, beside a directory. vllm: the python of an environment that has it."""
-    ours, encode = opened(source, dtype="float32", hashed=False)
+    """text: anything, read again and again until it has `to` tokens; the last are scored. by: the engine that
+    computes what was meant. gguf: the same model as a file, beside a directory. vllm: the python of an environment
+    that has it."""
+    first, encode = opened(source, engine=by, dtype="float32", hashed=False)
     tokens = _filled(encode(text), to)
     passage = Passage.plain(tokens, SCORED)
-    progress("ropewalk, the source under the scaling")
-    meant = ours.nats(passage, scaling)
+    progress(f"{by}, the source under the scaling")
+    meant, trained = first.nats(passage, scaling), first.trained
     found: list[Proof] = []
     for name, place, why in _engines(written, gguf, vllm):
         if why is not None:
             found.append(Proof(engine=name, not_run=why))
             continue
         progress(f"{name}, what was written")
-        against, want, bounds = "ropewalk on the source", meant, Bounds(MEAN[name], ONE_TOKEN)
+        against, want, bounds = f"{by} on the source", meant, Bounds(max(MEAN[name], MEAN[by]), ONE_TOKEN)
         try:
             if name == "llama.cpp" and not _float32(place):
                 llama = opened(source, engine=name, hashed=False)[0]
@@ -101,7 +105,7 @@ def prove(
                     want, against = llama.nats(passage, scaling), "llama.cpp on the source, with the scaling's flags"
                 except Cannot:
                     against += ", quantised"
-                    bounds = _rounding(ours, llama, Passage.plain(tokens[: ours.trained or to], SCORED))
+                    bounds = _rounding(first, llama, Passage.plain(tokens[: trained or to], SCORED))
             dtype = None if name == "llama.cpp" else "float32"
             named = f"vllm:{vllm}" if name == "vLLM" else name
             engine = opened(place, engine=named, dtype=dtype, hashed=False)[0]
@@ -114,16 +118,16 @@ def prove(
         apart = np.abs(got - want)
         mean = abs(float((got - want).mean()))
         found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), **bounds._asdict()))
-        if name == "transformers" and ours.trained is not None and BEFORE < ours.trained < to - TOKENS:
+        if name == "transformers" and trained is not None and BEFORE < trained < to - TOKENS:
             progress(f"{name}, with a cache and without")
-            prompt = Passage.plain(tokens[: ours.trained - BEFORE], 1)
-            found.append(_greedy(engine, prompt, ours.trained, scaling))
+            prompt = Passage.plain(tokens[: trained - BEFORE], 1)
+            found.append(_greedy(engine, prompt, trained, scaling))
     return found
 
 
-def _rounding(ours: Engine, llama: Engine, passage: Passage) -> Bounds:
+def _rounding(first: Engine, llama: Engine, passage: Passage) -> Bounds:
     """What rounding alone asks for."""
-    apart = LOOSER * np.abs(llama.nats(passage) - ours.nats(passage))
+    apart = LOOSER * np.abs(llama.nats(passage) - first.nats(passage))
     return Bounds(max(MEAN["llama.cpp"], float(apart.mean())), max(ONE_TOKEN, float(apart.max())))
 
 
@@ -142,7 +146,7 @@ def _greedy(engine: Any, prompt: Passage, trained: int, scaling: Scaling) -> Pro
 
 
 def _engines(written: Path, gguf: Path | None, vllm: Path | None) -> Iterator[tuple[str, Path, str | None]]:
-    yield "ropewalk", written, None
+    yield "ropewalk", written, _refused(written)
     if written.is_dir():
         yield "transformers", written, None if find_spec("transformers") else "transformers is not installed"
         yield "vLLM", written, None if vllm else "write --vllm PYTHON, the python of an environment that has it"
@@ -151,6 +155,11 @@ def _engines(written: Path, gguf: Path | None, vllm: Path | None) -> Iterator[tu
     if (file := gguf if written.is_dir() else written) is not None:
         missing = None if find_spec("xllamacpp") else "xllamacpp is not installed: pip install xllamacpp"
         yield "llama.cpp", file, missing
+
+
+def _refused(written: Path) -> str | None:
+    found = read(written)
+    return None if found.refusal is None else f"it does not load this model: {found.refusal}"
 
 
 def _float32(path: Path) -> bool:

@@ -123,6 +123,13 @@ def extend(
         ),
     ] = None,
     dtype: Annotated[str | None, typer.Option(metavar="DTYPE", help="Compute in float32 or bfloat16.")] = None,
+    engine: Annotated[
+        Literal["ropewalk", "transformers"],
+        typer.Option(
+            help="Measure, and compute what the proof compares with, by this engine; transformers has architectures "
+            "that ropewalk does not load."
+        ),
+    ] = "ropewalk",
     html: Annotated[
         Path | None,
         typer.Option(
@@ -157,9 +164,10 @@ def extend(
     if vllm is not None and not proof:
         raise typer.BadParameter("it is only for the proof; leave out --no-proof", param_hint="'--vllm'")
     _found_before_hours_are_spent(html, vllm)
+    from ropewalk.extend.choose import check_engine
     from ropewalk.extend.write import free
 
-    ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json}
+    ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json, "engine": engine}
     longest = int(amount(to))
     known = int(amount(trained)) if trained else None
     chosen = None if scaling is None else _named(path, scaling, factor, known, longest)
@@ -170,6 +178,8 @@ def extend(
         if out is None:
             raise typer.BadParameter("say where to write: ropewalk extend MODEL OUT --scaling ...", param_hint="OUT")
         sample = _sample() if not text else _beginning(text, longest)
+        if proof:
+            check_engine(path, engine)
         free(path, out, gguf)
         written, proofs = write_and_prove(path, out, chosen, longest, sample if proof else None, **ways)
         if json:
@@ -194,8 +204,8 @@ def extend(
             f"{path} is one of ropewalk's own models, for which nothing is written; leave out --gguf"
         )
     decide: dict[str, Any] = {
-        "trained": known, "judges": documents, "tail": tail, "dtype": dtype, "cheap": cheap, "search": search,
-        "only": chosen, "tuning": tuning,
+        "trained": known, "judges": documents, "tail": tail, "dtype": dtype, "engine": engine, "cheap": cheap,
+        "search": search, "only": chosen, "tuning": tuning,
     }  # fmt: skip
     options = repr((longest, sorted(map(str, text)), decide))
     if not own and not made_here(kept, place, gguf, lambda: {"weights": _digest(path), "options": options}):

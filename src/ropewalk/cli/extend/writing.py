@@ -29,7 +29,7 @@ WRITTEN = "written.json"
 
 def write_and_prove(
     path: str, out: str, scaling: Scaling, to: int, sample: str | None, *, gguf: Path | None, silent: bool,
-    noted: Path | None = None, run: dict[str, Any] | None = None, **more: Any,
+    engine: str = "ropewalk", noted: Path | None = None, run: dict[str, Any] | None = None, **more: Any,
 ) -> tuple[Written, list[Proof]]:  # fmt: skip
     """sample: the text of the proof; None: no proof. noted: where a run says what it wrote, so that it continues with
     that where its proof was stopped; run: its weights and options, as `made_here` is given them."""
@@ -53,7 +53,15 @@ def write_and_prove(
 
     with status_line(silent) as show_line:
         return written, prove(
-            Path(path), written.path, scaling, to, sample, gguf=written.gguf, progress=show_line, **more
+            Path(path),
+            written.path,
+            scaling,
+            to,
+            sample,
+            by=engine,
+            gguf=written.gguf,
+            progress=show_line,
+            **more,
         )
 
 
