@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
 import string
 from pathlib import Path
 
@@ -116,6 +117,50 @@ def test_an_engine_that_cannot_is_refused(ropewalk: Ropewalk, checkpoint: Path) 
         assert answer.code == 3
         assert says in answer.stderr
         assert not list(Path().glob("*.work"))
+
+
+def test_a_length_assumed_smaller_is_scaled_at_the_own_length(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    command = ("extend", str(checkpoint), "longer", "--to", "128", "--scaling", "yarn", "--no-proof", "--json")
+    assert "say from which length: --trained N" in ropewalk(*command).stderr
+    scaling = ropewalk(*command, "--trained", "64").data["scaling"]
+    assert (scaling["factor"], scaling["trained"]) == (2.0, 64)
+
+
+def test_yarn_of_a_checkpoint_that_has_it_keeps_its_settings(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    """What `inspect --to` shows is what is written."""
+    shutil.copytree(checkpoint, "scaled")
+    config = json.loads(Path("scaled", "config.json").read_text())
+    config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
+    config["rope_scaling"] = {
+        "rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64, "beta_fast": 16.0,
+        "attention_factor": 1.0,
+    }  # fmt: skip
+    Path("scaled", "config.json").write_text(json.dumps(config))
+    command = ("extend", "scaled", "longer", "--to", "256", "--scaling", "yarn", "--no-proof", "--json")
+    scaling = ropewalk(*command).data["scaling"]
+    kept = {key: scaling[key] for key in ("factor", "trained", "beta_fast", "attention_factor")}
+    assert kept == {"factor": 4.0, "trained": 64, "beta_fast": 16.0, "attention_factor": 1.0}
+    shown = ropewalk("inspect", "scaled", "--to", "256").stdout
+    assert '"beta_fast": 16.0' in shown
+    assert "ropewalk extend MODEL --to 256" in shown
+    # Where extend would refuse the length, inspect does not send anybody there.
+    assert "ropewalk extend" not in ropewalk("inspect", "scaled", "--to", "96").stdout
+    assert "shorter than the 128 tokens" in ropewalk("extend", "scaled", "--to", "96", "--text", "x").stderr
+
+
+def test_names_of_files_are_shown_without_their_control_signs(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    shutil.copytree(checkpoint, "named")
+    Path("named", ".evil\x1b[31m").write_text("")
+    answer = ropewalk("extend", "named", "longer", "--to", "256", "--scaling", "yarn", "--no-proof")
+    assert "not copied: .evil\\x1b[31m" in answer.stdout
+    assert "\x1b[31m" not in answer.stdout
+
+
+def test_half_of_a_surrogate_pair_is_said_with_its_line(ropewalk: Ropewalk, checkpoint: Path) -> None:
+    Path("bad.jsonl").write_text('{"text": "fine"}\n{"text": "bad \\ud800"}\n')
+    answer = ropewalk("extend", str(checkpoint), "--to", "256", "--text", "bad.jsonl", "--tail", "32")
+    assert answer.code == 3
+    assert "bad.jsonl:2: the text has half of a surrogate pair" in answer.stderr
 
 
 def test_two_runs_in_one_directory_are_refused(ropewalk: Ropewalk, checkpoint: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ropewalk.extend.candidates import Candidate, Rope, formulas
-from ropewalk.scaling import Llama3, LongRoPE
+from ropewalk.scaling import Llama3, LongRoPE, YaRN
 
 BASE, WIDTH, L, N = 10_000.0, 64, 2048, 8192
 ROPE = Rope(BASE, WIDTH, L, N)
@@ -120,3 +120,51 @@ def test_a_checkpoint_with_a_scaling_is_left_with_it() -> None:
 def test_candidates_need_no_torch() -> None:
     code = "import sys, ropewalk.extend.candidates; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_yarn_keeps_the_settings_that_the_checkpoint_has() -> None:
+    """DeepSeek-V3's gain is on scores, as the square; on cos and sin two gains cancel."""
+    own = YaRN(factor=40, trained=4096, dialect="deepseek", mscale=1.0, mscale_all_dim=1.0, truncate=False)
+    rope = Rope(BASE, WIDTH, 4096, 32_768, own, 163_840)
+    found = {one.name: one.scaling for one in formulas(rope)}
+    for name, factor in (("yarn", 8), ("yarn from L/2", 16)):
+        one = found[name]
+        assert isinstance(one, YaRN)
+        assert (one.factor, one.truncate, one.rotary_gain) == (factor, False, 1.0)
+        assert one.logit_gain == pytest.approx((0.1 * math.log(factor) + 1) ** 2)
+    assert "yarn without gain" not in found, "it is yarn, whose gain is elsewhere"
+    ramp = found["llama3"]
+    assert isinstance(ramp, Llama3)
+    kept = {one.name: one.scaling for one in formulas(Rope(BASE, WIDTH, L, N, Llama3(factor=2, trained=L, high=8.0)))}
+    assert isinstance(ramp := kept["llama3"], Llama3)
+    assert (ramp.factor, ramp.high) == (4, 8.0)
+
+
+def test_a_gain_on_scores_tells_two_candidates_apart() -> None:
+    """At its own length DeepSeek's YaRN and one without any gain turn by the same angles."""
+    own = YaRN(factor=4, trained=L, dialect="deepseek", mscale=1.0, mscale_all_dim=1.0)
+    found = {one.name: one for one in formulas(Rope(BASE, WIDTH, L, N, own, N))}
+    assert found["leave"].gain == found["yarn paper without gain"].gain == 1
+    unlike = YaRN(factor=4, trained=L, attention_factor=1.0)
+    assert [round(x, 9) for x in Rope(BASE, WIDTH, L, N, own).divisors(own)] == [
+        round(x, 9) for x in Rope(BASE, WIDTH, L, N).divisors(unlike)
+    ]
+
+
+def test_its_own_scaling_is_stretched_too() -> None:
+    """Llama 3.1's, twice as far: nothing is turned faster than it was trained to."""
+    own = Llama3(factor=8, trained=8192)
+    rope = Rope(500_000.0, 128, 8192, 262_144, own, 131_072)
+    plain = [500_000.0 ** (-2 * i / 128) for i in range(64)]
+    now = [float(omega) for omega in own.frequencies(500_000.0, 128)]
+    found = {one.name: one for one in formulas(rope)}
+    for name, gain in (("own and linear", 1.0), ("own and yarn", 0.1 * math.log(2) + 1)):
+        scaling = found[name].scaling
+        assert isinstance(scaling, LongRoPE)
+        assert scaling.rotary_gain == pytest.approx(gain)
+        for i, (divisor, omega) in enumerate(zip(scaling.long, now, strict=True)):
+            kept = 0.0 if name == "own and linear" else min(max((131_072 * omega / (2 * math.pi) - 1) / 31, 0), 1)
+            assert plain[i] / divisor == pytest.approx(kept * omega + (1 - kept) * omega / 2)
+    within = Rope(500_000.0, 128, 8192, 131_072, own, 131_072)
+    assert not any(one.name.startswith("own") for one in formulas(within))
+    assert not any(one.name.startswith("own") for one in formulas(ROPE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -15,10 +16,16 @@ import transformers
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.gguf import GGUF
+from ropewalk.checkpoints.inspect.lengths import reach
+from ropewalk.checkpoints.resolve.read import read
 from ropewalk.extend import greedy
+from ropewalk.extend.asking import Elsewhere
+from ropewalk.extend.choose import choose, rotation
 from ropewalk.extend.prove import Proof, prove
+from ropewalk.extend.sets import Sets
 from ropewalk.extend.write import Written, free, served, with_gguf, write
 from ropewalk.scaling import NTK, Dynamic, Linear, Llama3, LongRoPE, Scaling, YaRN
+from ropewalk.trials.jobs import Workers
 from tests.checkpoints.small_models import make_gguf
 
 TO = 512
@@ -183,6 +190,51 @@ def test_a_file_with_divisors_is_not_extended(tmp_path: Path, name: str, scaling
     with pytest.raises(ValueError, match=f"the divisors of {name.split()[1]} as a tensor"):
         write(source, tmp_path / "out.gguf", scaling, TO)
     assert not (tmp_path / "out.gguf").exists()
+
+
+def test_a_tournament_in_which_nothing_could_win_is_refused(tmp_path: Path) -> None:
+    source = make_gguf("llama llama3", tmp_path)
+    with pytest.raises(
+        ValueError, match=r"none of the \d+ scalings could be written .* extend the checkpoint that"
+    ) as said:
+        choose(source, 1024, [], tmp_path / "work")
+    assert str(said.value).count("as a tensor") == 1
+    assert not (tmp_path / "work").exists()
+
+
+def test_proportional_rope_is_refused_as_inspect_says(tmp_path: Path) -> None:
+    parameters = {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    }
+    config = {
+        "model_type": "gemma4_text", "num_hidden_layers": 6, "num_attention_heads": 8, "hidden_size": 512,
+        "head_dim": 64, "max_position_embeddings": 1024, "rope_parameters": parameters,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    said = "proportional RoPE, which no scaling here extends"
+    assert any(said in words for words in reach(read(tmp_path), 4096).words)
+    with pytest.raises(ValueError, match=said):
+        rotation(tmp_path, 4096)
+
+
+def test_workers_alone_hold_the_model(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[object] = []
+
+    def instead(asking: Any, *given: Any, **more: Any) -> Any:
+        held.append(asking.stored.engine)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ropewalk.extend.choose.run", instead)
+    monkeypatch.setattr("ropewalk.extend.choose.draw", lambda *given, **more: Sets([], [], [], "none"))
+    for workers in (Workers(), Workers(2)):
+        with pytest.raises(KeyboardInterrupt):
+            choose(models / "source", TO, [], tmp_path / "work", tail=32, workers=workers)
+    alone, several = held
+    assert isinstance(several, Elsewhere)
+    assert not isinstance(alone, Elsewhere)
+    assert several.name == getattr(alone, "name", None)
+    assert several.model == getattr(alone, "model", None)
 
 
 def test_the_older_name_of_the_factor_goes_too(models: Path, tmp_path: Path) -> None:

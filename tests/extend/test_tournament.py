@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ropewalk.evaluate.documents import Document, far_places
-from ropewalk.evaluate.passage import Passage
+from ropewalk.evaluate.passage import Cannot, Passage
 from ropewalk.evaluate.statistics import spearman
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, OutOfTime
@@ -468,3 +468,34 @@ def test_far_tokens_are_compared_with_the_longest_crop(shorter: float, said: str
     words = sentence(decide({"good": one}), {"good": one})
     assert f"on far tokens by {one.tail.far_gain}{said}" in words
     assert f"better than cropping to {64 if shorter > 0 else 32} by" in words
+
+
+def test_a_cheap_round_that_is_not_made_is_said() -> None:
+    found = held(Engineered(REACH), MANY, cheap=True)
+    assert not any(isinstance(one, Skipped) for one in found.rounds)
+    assert "skipped positions: the 72 tokens of both ends are more than a quarter of 256" in found.not_measured
+    found = held(Engineered(REACH), ALL, cheap=True)
+    assert any("5 candidates are too few" in what for what in found.not_measured)
+    assert not held(Engineered(REACH), ALL).not_measured
+
+
+def test_likelihoods_that_are_not_finite_are_said_with_their_scaling(tmp_path: Path) -> None:
+    """In float16, say, under one scaling of many."""
+    engine = Engineered(REACH, {8.0: float("nan")})
+    with pytest.raises(Cannot, match=r"toy gives likelihoods that are not finite at \d+ positions under linear x8"):
+        held(engine, ALL, file=tmp_path / "kept.jsonl")
+
+
+def test_a_verdict_says_what_the_gain_is_made_of() -> None:
+    """benefit - harm = gain, on the documents where the far text was replaced."""
+    found = held(Engineered(REACH, {4.0: 0.05}), [LEAVE, CROP, GOOD])
+    tail = found.judged["good"].tail
+    said = f"far text is worth {tail.benefit}, the length costs {tail.harm}"
+    assert said in found.sentence
+    pieces = zip(tail.foreign, tail.loss[TO], tail.crop[tail.best_crop], strict=False)
+    assert tail.benefit.mean - tail.harm.mean == pytest.approx(np.mean([crop - loss for _, loss, crop in pieces]))
+    useless = held(Engineered({4.0: TRAINED}, {4.0: 0.05}), [LEAVE, CROP, GOOD])
+    assert useless.sentence.startswith("Cropping is better")
+    tail = useless.judged["good"].tail
+    assert (tail.benefit.mean, tail.harm.mean) == pytest.approx((0, 0.05))
+    assert f"far text is worth {tail.benefit}, the length costs {tail.harm}" in useless.sentence

@@ -89,6 +89,8 @@ def evaluate(
     from dataclasses import replace
 
     from ropewalk.checkpoints.files.sniff import meant
+    from ropewalk.checkpoints.inspect.lengths import scaled_layer
+    from ropewalk.checkpoints.resolve.read import read as read_config
     from ropewalk.checkpoints.tokens.tokenizer import of
     from ropewalk.evaluate import battery
     from ropewalk.evaluate.checkpoint import check_name, opened
@@ -106,7 +108,8 @@ def evaluate(
     digest, known = computes.model, int(amount(trained)) if trained else computes.trained
     if known is None:
         raise ValueError("the config does not state the trained length; add --trained N")
-    under = _scaling(scaling, factor, known)
+    rotating = scaled_layer(read_config(meant(Path(path)), kinds=allow_kind or ()).plan)
+    under = _scaling(scaling, factor, known, None if rotating is None else rotating.scaling)
     wanted = _lengths(lengths, known, factor, tail)
     spell = of(meant(Path(path))).decode
     found = [
@@ -155,9 +158,9 @@ def evaluate(
             _show_engines(engines)
 
 
-def _scaling(kind: str | None, factor: float | None, trained: int) -> Scaling | None:
+def _scaling(kind: str | None, factor: float | None, trained: int, now: Scaling | None) -> Scaling | None:
     if kind is not None:
-        return named_scaling(kind, factor, trained)
+        return named_scaling(kind, factor, trained, now)
     if factor is not None:
         raise typer.BadParameter("--factor needs a scaling; add --scaling yarn", param_hint="'--factor'")
     return None

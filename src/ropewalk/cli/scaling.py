@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from ropewalk.scaling import Scaling
 
 
-def named_scaling(kind: str, factor: float | None, trained: int) -> Scaling:
-    """The scaling of this kind, with those of the settings that it has."""
+def named_scaling(kind: str, factor: float | None, trained: int, now: Scaling | None = None) -> Scaling:
+    """The scaling of this kind, with those of the settings that it has. now: the checkpoint's own, whose other settings
+    stay, as in what `inspect --to` prints."""
+    from ropewalk.checkpoints.inspect.lengths import as_before
     from ropewalk.scaling import find
 
     cls = find(kind)
     given: dict[str, Any] = {"factor": factor, "trained": trained}
-    return cls(**{name: value for name, value in given.items() if name in cls.model_fields and value is not None})
+    found = cls(**{name: value for name, value in given.items() if name in cls.model_fields and value is not None})
+    return as_before(now, found)
 
 
 class Left:

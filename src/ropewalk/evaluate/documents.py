@@ -86,6 +86,8 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
                 text = None
             if not isinstance(text, str):
                 raise ValueError(f'{path}:{number}: not a JSON object with a text under "text"')
+            if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+                raise ValueError(f"{path}:{number}: the text has half of a surrogate pair, which is no character")
             yield f"{path.name}:{number}", text
 
 

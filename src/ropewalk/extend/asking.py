@@ -75,6 +75,22 @@ def forget() -> None:
     _opened.cache_clear()
 
 
+@dataclass
+class Elsewhere:
+    """The engine that workers have opened, without its model."""
+
+    name: str
+    model: str
+    trained: int | None
+    vocabulary: int
+
+    def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
+        raise RuntimeError("a pass was asked for that no worker was given")
+
+    def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
+        raise RuntimeError("a pass was asked for that no worker was given")
+
+
 class Asking:
     """Answers measures from what is stored, after workers have computed what is not."""
 
@@ -125,11 +141,18 @@ class Asking:
 def _answer(opens: Opens, ask: Ask) -> Nats | str:
     """What cannot be computed is an answer too: an exception would end the other workers' passes."""
     try:
+        engine = opens.engine()
         if ask.candidates is None:
-            return opens.engine().nats(ask.passage, ask.scaling)
-        return opens.engine().choices(ask.passage, ask.candidates, ask.scaling)
+            found = engine.nats(ask.passage, ask.scaling)
+        else:
+            found = engine.choices(ask.passage, ask.candidates, ask.scaling)
     except Cannot as error:
         return str(error)
+    if np.isfinite(found).all():
+        return found
+    under = "as the model is" if ask.scaling is None else f"under {ask.scaling}"
+    length = f"{int(ask.passage.positions[-1]) + 1:,} positions"
+    return f"{engine.name} gives likelihoods that are not finite at {length} {under}; nothing of it was stored"
 
 
 class _Noting:

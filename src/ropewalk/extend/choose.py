@@ -21,9 +21,9 @@ from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.engines.ours import scaled as with_scaling
 from ropewalk.evaluate.store import Stored
-from ropewalk.extend.asking import Asking, Opening, Progress, forget
+from ropewalk.extend.asking import Asking, Elsewhere, Opening, Progress, forget
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
-from ropewalk.extend.candidates.base import SEARCHED, scaled
+from ropewalk.extend.candidates.base import SEARCHED, by_reason, scaled
 from ropewalk.extend.judging import ASKED
 from ropewalk.extend.rounds import Round
 from ropewalk.extend.search.searched import need
@@ -61,6 +61,8 @@ def rotation(path: str | Path, to: int, trained: int | None = None) -> Rope:
         raise ValueError("the config does not state the trained length; add --trained N")
     if layer is None or layer.base is None or layer.rotary_width is None or len(layer.ladders) != 1:
         raise ValueError(f"{path}: no layer rotates by the frequencies of one base, so no scaling can be chosen for it")
+    if layer.scaling is not None and layer.scaling.kind == "proportional":
+        raise ValueError(f"{path}: its full layers have proportional RoPE, which no scaling here extends")
     if to < known:
         raise ValueError(f"--to {to:,} is shorter than the trained length, {known:,}; there is nothing to extend")
     if plan.longest is not None and to < plan.longest:
@@ -116,6 +118,9 @@ def choose(
         need()
         _can_be_listed(path, rope)
     candidates, refused = servable(path, rope, only)
+    if only is None and all(one.scaling is None for one in candidates):
+        why = "; ".join(by_reason(refused))
+        raise ValueError(f"none of the {len(refused)} scalings could be written for {path}: {why}")
     if only is not None and only.kind in refused:
         raise ValueError(f"no engine would compute {only.kind} from {path}: {refused[only.kind]}")
     if tuning is not None:
@@ -127,12 +132,15 @@ def choose(
         # Threads are a worker's alone: this process trains and proves with all of them.
         computes, encode = replace(opening, threads=None).engine(), of(meant(Path(path))).encode_document
         opening = replace(opening, expected=computes.model)
+        if not workers.here:  # they hold the model, and this process only asks
+            computes = Elsewhere(computes.name, computes.model, computes.trained, computes.vocabulary)
+            forget()
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
         # Known before anything is measured, which takes hours.
         kept, alike = ({}, 0) if tuning is None else _to_train_on(texts, sets, encode)
-        for name, why in refused.items():
-            say(f"{name} is not tried: {why}")
+        for why, names in by_reason(refused).items():
+            say(f"not tried: {', '.join(names)}: {why}")
         stored = Stored(computes, work / MEASUREMENTS)
         # Loading and drawing took some of it.
         left = None if end is None else end - time.monotonic()

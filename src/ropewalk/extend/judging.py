@@ -269,17 +269,19 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
     # An interval of one comparison may leave out zero where the correction over all of them does not.
     finals = sum(each.candidate.text == "whole" for each in judged.values())
     doubt = f"; Holm's correction over {finals} finalists leaves it open" if gain.verdict != "no difference" else ""
+    why = f"; {found}" if (found := worth(one)) else ""
     match verdict.kind:
         case "too few":
             return f"{count} are too few for a verdict; at {length} {name} gains {gain} nats per token over {crop}."
         case "crop":
             return (
                 f"Cropping is as good: at {length} the best, {name}, gains {gain} nats per token over {crop} "
-                f"({count}){doubt}."
+                f"({count}){doubt}{why}."
             )
         case "crop better":
             return (
-                f"Cropping is better: at {length} the best, {name}, gains {gain} nats per token over {crop} ({count})."
+                f"Cropping is better: at {length} the best, {name}, gains {gain} nats per token over {crop} "
+                f"({count}){why}."
             )
         case "leave" if verdict.own:
             return (
@@ -298,12 +300,24 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
     return f"{words} it is better than {crop} by {gain} nats per token ({count}); {besides(one)}."
 
 
+def worth(one: Judged) -> str:
+    """What the gain is made of, on the documents for which it was measured: what the far text is worth, less what the
+    length costs. A model that only crops has neither."""
+    if not one.tail.foreign:
+        return ""
+    benefit, harm = one.tail.benefit, one.tail.harm
+    fewer = "" if harm.documents == one.gain.documents else f" ({harm.documents} documents)"
+    return f"far text is worth {benefit}, the length costs {harm}{fewer}"
+
+
 def besides(one: Judged) -> str:
-    """Far tokens, needles and the cost on short text."""
+    """What the gain is made of, far tokens, needles and the cost on short text."""
     far, longest = one.tail.far_gain, one.tail.crop_lengths[-1]
     # Of far tokens the longest crop is the baseline, which need not be the best one.
     over = "" if longest == one.tail.best_crop else f" over cropping to {longest:,}"
     parts = [] if far is None else [f"on far tokens by {far}{over}"]
+    if found := worth(one):
+        parts.append(found)
     if one.needles:
         parts.append(f"needles found {found_share(one.needles)}")
     if one.candidate.scaling is None:

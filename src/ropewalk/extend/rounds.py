@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ropewalk.evaluate.documents import Document
-from ropewalk.evaluate.passage import Engine, Passage
+from ropewalk.evaluate.passage import Cannot, Engine, Passage
 from ropewalk.evaluate.statistics import spearman
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.view import seen
@@ -87,12 +87,12 @@ def plain(
 
 def skipped(
     ask: Ask, candidates: Mapping[str, Candidate], documents: Sequence[Document], rope: Rope, *, tail: int, near: int
-) -> Skipped | None:  # fmt: skip
-    """None where the texts are too short for it to be cheaper."""
+) -> Skipped:  # fmt: skip
+    """Raises Cannot where it would be no cheaper."""
     longest = len(documents[0].tokens)
     end = max(min(END, near // 2), tail + tail // 2)
     if 8 * end > longest:
-        return None
+        raise Cannot(f"the {2 * end:,} tokens of both ends are more than a quarter of {longest:,}")
     # Candidates that differ in their gain alone are one here, and stay or go together.
     alike: dict[tuple[float, ...], list[str]] = {}
     for one in candidates.values():

@@ -148,10 +148,11 @@ def run(
         ended(found)
         left = {name: one for name, one in left.items() if name in found.kept}
 
-    if cheap and len(left) > 2 * FINALISTS:
+    if cheap:
         try:
-            if (found := skipped(asking, left, sets.search, rope, **shared)) is not None:
-                keep(found)
+            if len(left) <= 2 * FINALISTS:
+                raise Cannot(f"{len(left)} candidates are too few for a round that leaves out half of them")
+            keep(skipped(asking, left, sets.search, rope, **shared))
         except Cannot as error:
             not_measured.append(f"skipped positions: {error}")
     if len(left) > FINALISTS:

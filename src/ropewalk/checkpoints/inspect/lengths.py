@@ -66,6 +66,8 @@ class Reach:
     words: tuple[str, ...] = ()
     """What to know first; all there is to say where there are no stretches."""
     stretches: tuple[Stretch, ...] = ()
+    measured: bool = True
+    """Whether `ropewalk extend` can measure which is best."""
 
 
 def waves(plan: Plan) -> tuple[Waves, ...]:
@@ -120,7 +122,7 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
         said = f"{to:,} is within the {name} length, {start:,}{f' [{at}]' if at else ''}: no scaling is needed"
         doubt = "." if plan.trained else " if it was trained that far, which the config does not say."
         measured = f"Whether one helps all the same is measured: ropewalk extend {model} --to {to} --text PATH"
-        return Reach(to=to, words=(said + doubt, *([measured] if to == start else [])))
+        return Reach(to=to, words=(said + doubt, *([measured] if to == start and _extends(plan, to) else [])))
     if to > MOST * start:
         problem = f"{to:,} is more than {MOST:,} times the {name} length, {start:,}"
         raise BadInput(where, "--to", problem, f"give a length up to {MOST * start:,}")
@@ -133,7 +135,13 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
         except ValueError:
             continue  # a scaling that has no frequencies for such a width or base is no candidate
         found.append(replace(one, overrides=overrides(resolved, scaling, to, model)))
-    return Reach(to=to, start=start, words=tuple(_to_know(plan, start, to)), stretches=tuple(found))
+    words = tuple(_to_know(plan, start, to))
+    return Reach(to=to, start=start, words=words, stretches=tuple(found), measured=_extends(plan, to))
+
+
+def _extends(plan: Plan, to: int) -> bool:
+    """Whether `ropewalk extend` goes to this length: not to one below what the config states."""
+    return plan.longest is None or to >= plan.longest
 
 
 def counted_from(plan: Plan, layer: LayerPlan) -> int | None:
@@ -159,24 +167,26 @@ def candidates(plan: Plan, layer: LayerPlan, start: int, to: int) -> dict[str, S
         "linear": Linear(factor=factor),
         "ntk": NTK(factor=factor),
         "dynamic": Dynamic(factor=factor, trained=start, length=to),
-        "yarn": _yarn(now, factor, start),
-        "llama3": Llama3(factor=factor, trained=start),
+        "yarn": as_before(now, YaRN(factor=factor, trained=start)),
+        "llama3": as_before(now, Llama3(factor=factor, trained=start)),
     }
-    if isinstance(now, Llama3):
-        found["llama3"] = Llama3(factor=factor, trained=start, low=now.low, high=now.high)
     if isinstance(now, LongRoPE) and plan.extended is not None and to <= plan.extended:
         found["longrope"] = now.for_length(to)
     return found
 
 
-def _yarn(now: Scaling | None, factor: float, trained: int) -> YaRN:
-    if not isinstance(now, YaRN):
-        return YaRN(factor=factor, trained=trained)
+def as_before(now: Scaling | None, scaling: Scaling) -> Scaling:
+    """A scaling with the settings of the checkpoint's own, where both are YaRN, or both Llama 3's: DeepSeek's gain on
+    scores is one, and gpt-oss's ramp without rounding."""
+    if isinstance(now, Llama3) and isinstance(scaling, Llama3):
+        return scaling.model_copy(update={"low": now.low, "high": now.high})
+    if not (isinstance(now, YaRN) and isinstance(scaling, YaRN)):
+        return scaling
     given = now.attention_factor
     # A gain that only repeats the formula for the old factor goes with it.
-    repeated = given is not None and math.isclose(given, YaRN(factor=now.factor, trained=trained).rotary_gain)
-    kept = {**dict(now), "factor": factor, "trained": trained, "attention_factor": None if repeated else given}
-    return YaRN.model_validate(kept)
+    repeated = given is not None and math.isclose(given, YaRN(factor=now.factor, trained=scaling.trained).rotary_gain)
+    lengths = {"factor": scaling.factor, "trained": scaling.trained}
+    return YaRN.model_validate({**dict(now), **lengths, "attention_factor": None if repeated else given})
 
 
 def _without_rotation(plan: Plan) -> str:

@@ -335,9 +335,13 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
     known = trained or (plan.stated if layer is None else counted_from(plan, layer))
     if known is None:
         raise ValueError("the config does not state the trained length; add --trained N")
-    if plan.longest is not None and to <= plan.longest and factor is None:
-        raise ValueError(f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}")
-    return named_scaling(kind, factor or to / known, known)
+    assumed = trained is not None and trained < to
+    if plan.longest is not None and to <= plan.longest and factor is None and not assumed:
+        raise ValueError(
+            f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}; to scale it all the same, say from "
+            "which length: --trained N"
+        )
+    return named_scaling(kind, factor or to / known, known, None if layer is None else layer.scaling)
 
 
 def _digest(path: str) -> str:

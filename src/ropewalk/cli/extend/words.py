@@ -6,8 +6,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ropewalk.amounts import counted, duration
+from ropewalk.checkpoints.errors import plain
 from ropewalk.cli.output import write, write_table
-from ropewalk.extend.candidates.base import STILL
+from ropewalk.extend.candidates.base import STILL, by_reason
 
 if TYPE_CHECKING:
     from ropewalk.extend.judging import Judged
@@ -61,8 +62,8 @@ def show(result: Result) -> None:
         write(f"tune: {tuned.steps:,} steps from {tuned.start} on {on}, {duration(tuned.seconds)}; {tuned.model}")
     for what in result.not_measured:
         write(f"not measured: {what}")
-    for name, why in result.not_tried.items():
-        write(f"not tried: {name}: {why}")
+    for why, names in by_reason(result.not_tried).items():
+        write(f"not tried: {', '.join(names)}: {why}")
     some = f"short cost and sinks on the first {SOME}, " if len(result.sets.judge) > SOME else ""
     write(f"{len(result.sets.judge)} documents, {some}nats per token, {result.engine}; {result.sets.rule}")
 
@@ -112,7 +113,7 @@ def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int
     for name, why in written.engines.items():
         write(f"  {name:<14} {'reads it as intended' if why is None else why}")
     if written.left_out:
-        write(f"  not copied: {', '.join(written.left_out)}")
+        write(f"  not copied: {', '.join(map(plain, written.left_out))}")
     write("")
     if not proof:
         write("not proved: --no-proof was given")

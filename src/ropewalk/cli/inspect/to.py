@@ -47,8 +47,10 @@ def to_paste(reach: Reach) -> list[str]:
         return []
     lines = [
         "What to paste. Each engine's rules then give these frequencies; the model was not measured at this length.",
-        f"To measure which is best, and whether any beats cropping: ropewalk extend MODEL --to {reach.to} --text PATH",
     ]
+    if reach.measured:
+        measure = f"ropewalk extend MODEL --to {reach.to} --text PATH"
+        lines.append(f"To measure which is best, and whether any beats cropping: {measure}")
     for one in blocks:
         lines += ["", *_block(one)]
     return lines

@@ -5,12 +5,24 @@ formulas(Rope(base=1e4, width=64, trained=2048, to=8192))
 
 from __future__ import annotations
 
-from ropewalk.extend.candidates import clip, crop, gain, hybrid, larger_base, leave, linear, llama3, mrrope, yarn
+from ropewalk.extend.candidates import (
+    clip,
+    crop,
+    gain,
+    hybrid,
+    larger_base,
+    leave,
+    linear,
+    llama3,
+    mrrope,
+    stretched,
+    yarn,
+)
 from ropewalk.extend.candidates.base import Candidate, Rope, listed
 
 __all__ = ["Candidate", "Rope", "formulas", "listed"]
 
-FAMILIES = (leave, crop, linear, larger_base, yarn, mrrope, llama3, hybrid, clip, gain)
+FAMILIES = (leave, crop, linear, larger_base, yarn, mrrope, llama3, hybrid, clip, gain, stretched)
 
 
 def formulas(rope: Rope) -> list[Candidate]:
@@ -18,6 +30,8 @@ def formulas(rope: Rope) -> list[Candidate]:
     found: dict[tuple[object, ...], Candidate] = {}
     for family in FAMILIES:
         for one in family.candidates(rope):
+            under = one.scaling or rope.scaling
             same = tuple(round(divisor, 9) for divisor in rope.divisors(one.scaling))
-            found.setdefault((one.text, same, round(one.gain, 9)), one)
+            gains = (one.gain, 1.0 if under is None else under.logit_gain)
+            found.setdefault((one.text, same, *(round(gain, 9) for gain in gains)), one)
     return list(found.values())

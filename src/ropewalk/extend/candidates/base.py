@@ -7,7 +7,7 @@ LongRoPE with equal lists: equal, because a list that changes at the trained len
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -112,6 +112,14 @@ def listed(name: str, about: str, divisors: Sequence[float], gain: float, rope: 
     each = tuple(float(divisor) for divisor in divisors)
     scaling = LongRoPE(short=each, long=each, trained=rope.trained, factor=rope.ratio, attention_factor=gain)
     return Candidate(name, about, scaling, factor=max(each), gain=gain)
+
+
+def by_reason(not_tried: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of candidates that are not tried, under what they have in common."""
+    found: dict[str, list[str]] = {}
+    for name, why in not_tried.items():
+        found.setdefault(why, []).append(name)
+    return found
 
 
 def usual_gain(factor: float) -> float:

@@ -5,24 +5,27 @@ yarn paper      the ramp that is published: linear in turns
 yarn revised    linear in wavelengths, lambda' = lambda ((1 - k) s + k), k the share that is kept (yarn#24)
 yarn from n     as if the model had been trained at two thirds, or half, of its length: far distances are rare in
                 training, so what they teach is less than the length says (arXiv 2410.18745)
+
+The ramp that is shipped, and the assumed lengths, keep the settings of a checkpoint that has YaRN already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ropewalk.checkpoints.inspect.lengths import as_before
 from ropewalk.extend.candidates.base import Candidate, Rope, listed, scaled, usual_gain
-from ropewalk.scaling import YaRN
+from ropewalk.scaling import Scaling, YaRN
 
 ASSUMED = {"2L/3": 2 / 3, "L/2": 1 / 2}
 
 
 def candidates(rope: Rope) -> Iterator[Candidate]:
     s, gain = rope.ratio, usual_gain(rope.ratio)
-    if _has_ramp(rope, rope.trained):
-        plain = YaRN(factor=s, trained=rope.trained)
+    plain = _as_shipped(rope, s, rope.trained)
+    if plain is not None:
         yield scaled("yarn", "the ramp that is shipped, arXiv 2309.00071", plain, rope)
-        without = YaRN(factor=s, trained=rope.trained, attention_factor=1.0)
+        without = YaRN.model_validate({**dict(plain), "attention_factor": 1.0})
         yield scaled("yarn without gain", "the ramp that is shipped, without its gain", without, rope)
         revised = _revised(rope, s)
         yield listed("yarn revised", "a ramp linear in wavelengths", revised, gain, rope)
@@ -32,9 +35,10 @@ def candidates(rope: Rope) -> Iterator[Candidate]:
     yield listed("yarn paper without gain", "the ramp that is published, without its gain", paper, 1.0, rope)
     for name, share in ASSUMED.items():
         trained = round(rope.trained * share)
-        if _has_ramp(rope, trained):
+        assumed = _as_shipped(rope, rope.to / trained, trained)
+        if assumed is not None:
             about = f"YaRN, as if trained at {trained:,} tokens, arXiv 2410.18745"
-            yield scaled(f"yarn from {name}", about, YaRN(factor=rope.to / trained, trained=trained), rope)
+            yield scaled(f"yarn from {name}", about, assumed, rope)
 
 
 def _revised(rope: Rope, s: float) -> list[float]:
@@ -43,10 +47,11 @@ def _revised(rope: Rope, s: float) -> list[float]:
     return [share * s + (1 - share) for share in divided]
 
 
-def _has_ramp(rope: Rope, trained: int) -> bool:
-    """False where the trained length is so short, or so long, for the base that shipped code has no ramp."""
+def _as_shipped(rope: Rope, factor: float, trained: int) -> Scaling | None:
+    """None where the trained length is so short, or so long, for the base that shipped code has no ramp."""
+    found = as_before(rope.scaling, YaRN(factor=factor, trained=trained))
     try:
-        YaRN(factor=2, trained=trained).frequencies(rope.base, rope.width)
+        found.frequencies(rope.base, rope.width)
     except ValueError:
-        return False
-    return True
+        return None
+    return found

@@ -26,6 +26,7 @@ def headline(shown: Shown) -> Html:
         count=gain.documents,
         besides=_besides(shown),
         doubt=words("doubt", finals=_finals(shown))["zh"] if gain.verdict != "no difference" else "",
+        why=f"\uff1b{worth}" if (worth := _worth(shown)) else "",
     )
     good = {"extend": True, "tie": True, "leave": True, "crop better": False}.get(shown.said["kind"])
     return verdict({"en": shown.said["sentence"], **chinese}, good=good)
@@ -44,12 +45,24 @@ def _finals(shown: Shown) -> int:
     return sum(one["candidate"]["text"] == "whole" for one in shown.found["judged"].values())
 
 
+def _worth(shown: Shown) -> str:
+    tail = shown.first["tail"]
+    if not tail["foreign"]:
+        return ""
+    harm = interval(tail["harm"])
+    fewer = harm.documents != shown.gain(shown.first).documents
+    some = words("besides_some", count=harm.documents)["zh"] if fewer else ""
+    return words("besides_worth", benefit=str(interval(tail["benefit"])), harm=str(harm), some=some)["zh"]
+
+
 def _besides(shown: Shown) -> str:
     tail, parts = shown.first["tail"], []
     if tail["far_tokens"] is not None:
         longest = max(int(length) for length in tail["crop"])
         over = "" if longest == tail["best_crop"] else words("besides_over", crop=f"{longest:,}")["zh"]
         parts.append(words("besides_far", over=over, far=str(interval(tail["far_tokens"])))["zh"])
+    if worth := _worth(shown):
+        parts.append(worth)
     if shown.first["needles"]:
         each = shown.first["needles"]
         control = words("besides_control", control=f"{each[0]['found']:.0%}")["zh"] if len(each) > 1 else ""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.extend.candidates.base import STILL
+from ropewalk.extend.candidates.base import STILL, by_reason
 from ropewalk.extend.tails import SOME
 from ropewalk.report.eval_page import interval
 from ropewalk.report.extension.shown import Shown, words
@@ -186,8 +186,8 @@ def how(shown: Shown) -> Html:
             element("p", words("rule", rule=found["rule"])),
             [element("p", words("not_measured", what=what), class_="soft") for what in found["not_measured"]],
             [
-                element("p", words("not_tried", name=name, why=why), class_="soft")
-                for name, why in found["not_tried"].items()
+                element("p", words("not_tried", name=", ".join(names), why=why), class_="soft")
+                for why, names in by_reason(found["not_tried"]).items()
             ],
             fold(title, table([words("set"), words("document"), "SHA-256"], rows, label=title)),
             element("p", words("again", digest=found["digest"][:16]), class_="soft"),
