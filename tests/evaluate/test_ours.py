@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 import transformers
 
 import ropewalk as rw
+from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.engines import by_logits
 from ropewalk.evaluate.engines.ours import Ours, scaled, under
 from ropewalk.evaluate.passage import Passage
@@ -120,3 +123,24 @@ def test_a_scaling_of_frequencies_that_come_from_no_base_is_refused() -> None:
     for scaling in (YARN, Linear(factor=8)):
         with pytest.raises(ValueError, match="changes the frequencies of a base, and these are one's own"):
             engine.nats(passage, scaling)
+
+
+@pytest.mark.timeout(60)
+def test_a_digest_reads_the_files_of_a_directory_alone(tmp_path: Path) -> None:
+    """A pipe, a device or a link to one would be read for ever; a view of the hub's cache is read."""
+    (tmp_path / "model").mkdir()
+    tiny(tmp_path / "model")
+    before = digest(tmp_path / "model")
+    os.mkfifo(tmp_path / "model" / "a.safetensors")
+    (tmp_path / "model" / "b.safetensors").symlink_to("/dev/zero")
+    (tmp_path / "model" / "c.gguf").mkdir()
+    (tmp_path / "model" / "d.safetensors").symlink_to("nowhere")
+    assert digest(tmp_path / "model") == before
+    blobs, view = tmp_path / "cache" / "blobs", tmp_path / "cache" / "snapshots" / "1"
+    shutil.copytree(tmp_path / "model", blobs, ignore=shutil.ignore_patterns("[a-d].*"))
+    view.mkdir(parents=True)
+    for file in blobs.iterdir():
+        (view / file.name).symlink_to(file)
+    assert digest(view) == before
+    (tmp_path / "model" / "model.safetensors").write_bytes(b"other")
+    assert digest(tmp_path / "model") != before

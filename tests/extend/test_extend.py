@@ -71,26 +71,27 @@ def test_a_directory_is_what_its_keys_by_hand_would_be(models: Path, tmp_path: P
         assert (tmp_path / "out" / name).read_bytes() == (models / "source" / name).read_bytes()
 
 
-LISTED = LongRoPE(short=(1.5,) * 8, long=(1.5,) * 8, trained=256, factor=2.0, attention_factor=1.05)
-
-
-@pytest.mark.parametrize(
-    ("scaling", "others"),
-    [
-        (YaRN(factor=2, trained=256, attention_factor=1.0), {"SGLang": YaRN(factor=2, trained=256).rotary_gain}),
-        (LISTED, dict.fromkeys(("vLLM", "SGLang"), (1 + math.log(2) / math.log(256)) ** 0.5)),
-    ],
-    ids=["yarn without gain", "listed"],
-)
-def test_an_engine_with_another_gain_has_no_command(
-    models: Path, tmp_path: Path, scaling: Scaling, others: dict[str, float]
-) -> None:
-    """SGLang's YaRN reads no attention_factor, and the LongRoPE of neither does: their gain is the formula's."""
+def test_an_engine_with_another_gain_has_no_command(models: Path, tmp_path: Path) -> None:
+    """SGLang's YaRN reads no attention_factor: its gain is the formula's."""
+    scaling = YaRN(factor=2, trained=256, attention_factor=1.0)
     done = write(models / "source", tmp_path / "out", scaling, TO)
-    want = f"{scaling.rotary_gain:.4f}"
-    said = {name: f"it multiplies cos and sin by {gain:.4f} instead of {want}" for name, gain in others.items()}
-    assert {name: why for name, why in done.engines.items() if why is not None} == said
-    assert done.commands(TO).keys() == {"vLLM", "SGLang", "llama.cpp"} - others.keys()
+    why = f"it multiplies cos and sin by {YaRN(factor=2, trained=256).rotary_gain:.4f} instead of 1.0000"
+    assert {name: said for name, said in done.engines.items() if said is not None} == {"SGLang": why}
+    assert done.commands(TO).keys() == {"vLLM", "llama.cpp"}
+
+
+def test_a_list_of_divisors_has_its_gain_in_every_engines_keys(models: Path, tmp_path: Path) -> None:
+    """transformers reads attention_factor; vLLM and SGLang pass short_mscale and long_mscale to their LongRoPE."""
+    done = write(models / "source", tmp_path / "out", LISTED, TO)
+    assert not any(done.engines.values())
+    block = json.loads((tmp_path / "out" / "config.json").read_text())["rope_scaling"]
+    assert [block[key] for key in ("attention_factor", "short_mscale", "long_mscale")] == [LISTED.rotary_gain] * 3
+    again = read(tmp_path / "out")
+    assert {layer.rotary_gain for layer in again.plan.layers} == {LISTED.rotary_gain}
+    block["long_mscale"] = 1.25
+    changed = json.loads((tmp_path / "out" / "config.json").read_text()) | {"rope_scaling": block}
+    (tmp_path / "out" / "config.json").write_text(json.dumps(changed))
+    assert any("long_mscale is 1.25: vLLM and SGLang multiply by it" in note for note in read(tmp_path / "out").notes)
 
 
 def test_a_file_that_could_not_be_written_has_no_command(tmp_path: Path) -> None:

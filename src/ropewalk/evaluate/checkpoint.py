@@ -11,6 +11,7 @@ import torch
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import plain
 from ropewalk.checkpoints.files.sniff import meant
+from ropewalk.checkpoints.files.weights import homes
 from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
@@ -106,9 +107,15 @@ def _by_vllm(place: Path, facts: Facts, dtype: str | None, named: str, python: P
     return ByVLLM(place, python, model=named, facts=facts, dtype=dtype)
 
 
+def _weighs(file: Path, directory: Path) -> bool:
+    """A pipe or a device of such a name would be read for ever, and no loader reads it, nor a link to elsewhere."""
+    real = file.resolve()
+    return file.name.endswith(WEIGHTS) and real.is_file() and real.parent in homes(directory)
+
+
 def digest(path: Path) -> str:
     """SHA-256 over config and weights, so that a stored measurement is never taken for another model's."""
-    files = sorted(file for file in path.iterdir() if file.name.endswith(WEIGHTS)) if path.is_dir() else [path]
+    files = sorted(file for file in path.iterdir() if _weighs(file, path)) if path.is_dir() else [path]
     whole = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened_file:

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ropewalk.checkpoints.engines import ENGINES, NOT_RUN, ratio
+from ropewalk.checkpoints.engines.base import Reading
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.resolve.hf import resolve
+from ropewalk.scaling import YaRN as YaRNScaling
 from tests.checkpoints.engine_configs import (
     DEEPSEEK,
     GPT_OSS,
@@ -159,6 +161,49 @@ def test_deepseek_has_a_gain_on_scores_everywhere_but_where_it_was_left_out() ->
     assert found["transformers4"].layers[0].logit_gain == 1.0
     assert noted(found["transformers4"], "gain on the scores")
     assert found["llama.cpp"].layers[0].logit_gain == pytest.approx(g(40.0, 0.707) ** 2)
+
+
+def test_vllm_and_sglang_take_every_scaling_of_deepseek_for_yarn() -> None:
+    """Their layers write deepseek_yarn over the rope type (deepseek_v2.py of vLLM 0.32.0 and of SGLang 0.5.23)."""
+
+    def with_scaling(**block: Any) -> dict[str, Reading]:
+        return read({**DEEPSEEK, "rope_scaling": block})
+
+    ramp = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    found = with_scaling(rope_type="llama3", factor=16.0, original_max_position_embeddings=4096, **ramp)
+    yarn = YaRNScaling(factor=16.0, trained=4096).frequencies(10_000.0, 64)
+    for name in ("vllm", "sglang"):
+        (layer,) = found[name].layers
+        assert layer.frequencies == pytest.approx([float(omega) for omega in yarn])
+        assert layer.rotary_gain == pytest.approx(g(16.0))
+        assert noted(found[name], "in place of llama3")
+    assert not found["transformers5"].disagrees
+    found = with_scaling(rope_type="linear", factor=16.0)
+    assert "original_max_position_embeddings is missing" in (found["vllm"].refusal or "")
+    assert noted(found["sglang"], "in place of linear")  # from a length that is there: max_position_embeddings
+    pieces = {"short_factor": [2.0] * 32, "long_factor": [2.0] * 32, "original_max_position_embeddings": 4096}
+    found = with_scaling(rope_type="longrope", factor=16.0, attention_factor=1.0, **pieces)
+    assert found["vllm"].layers[0].logit_gain == 1.0
+    assert noted(found["vllm"], "in place of longrope")
+
+
+def test_vllms_gpt_oss_computes_yarn_alone() -> None:
+    assert read(GPT_OSS)["vllm"].refusal is None
+    without = {key: value for key, value in GPT_OSS["rope_scaling"].items() if key != "beta_fast"}
+    for block in (without, {"rope_type": "linear", "factor": 2.0}):
+        refusal = read({**GPT_OSS, "rope_scaling": block})["vllm"].refusal or ""
+        assert refusal.startswith("its gpt_oss computes YaRN alone, and needs ")
+
+
+def test_vllms_longrope_turns_halves_alone() -> None:
+    listed = {"rope_type": "longrope", "factor": 2.0, "original_max_position_embeddings": 1024}
+    listed |= {"short_factor": [2.0] * 16, "long_factor": [2.0] * 16}
+    glm = {
+        "model_type": "glm4", "architectures": ["Glm4ForCausalLM"], "num_hidden_layers": 2, "num_attention_heads": 8,
+        "hidden_size": 512, "head_dim": 64, "partial_rotary_factor": 0.5, "rope_theta": 10_000.0,
+        "max_position_embeddings": 2048, "rope_scaling": listed,
+    }  # fmt: skip
+    assert "turns halves of a head" in (read(glm)["vllm"].refusal or "")
 
 
 def test_one_mscale_alone_is_read_in_three_ways() -> None:

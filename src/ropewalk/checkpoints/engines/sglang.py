@@ -15,6 +15,7 @@ from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS, STILL, TEMPERATURE, WINDOWS, Besides
+from ropewalk.checkpoints.engines.deepseek import overwrites, taken_for_yarn
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.resolve.resolved import Resolved
@@ -47,6 +48,13 @@ def read(resolved: Resolved) -> Reading:
             draft.layers.append(subject.numbers_of(None, base=base, width=_width(facts, subject, draft)))
         elif facts.row.sglang.rotates_as_transformers:
             draft.layers.append(subject.planned())
+        elif overwrites(facts) and scaling is not None and not isinstance(scaling, YaRN):
+            usual = {"factor": 1.0, "original_max_position_embeddings": facts.longest or 0}
+            unscaled = not subject.block.get("apply_yarn_scaling", True)
+            try:
+                draft.layers.append(taken_for_yarn(subject, usual, unscaled=unscaled, draft=draft))
+            except ValueError as error:
+                return Reading(engine=ENGINE, version=VERSION, refusal=str(error))
         elif isinstance(scaling, YaRN):
             if any(subject.block.get(key) is not None for key in ("mscale", "mscale_all_dim")) and facts.row.sections:
                 why = "its M-RoPE with YaRN takes no mscale keys"

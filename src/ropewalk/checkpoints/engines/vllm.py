@@ -18,6 +18,7 @@ from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.engines.base import LayerReading, Reading, close, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS, SECTIONS, TEMPERATURE, WINDOWS, Besides
+from ropewalk.checkpoints.engines.deepseek import overwrites, taken_for_yarn
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
 from ropewalk.checkpoints.resolve.resolved import Resolved
@@ -45,7 +46,15 @@ def read(resolved: Resolved) -> Reading:
     draft.besides = _besides(facts, besides, draft)
     for subject in facts.subjects():
         scaling = subject.layer.scaling
-        if isinstance(scaling, YaRN):
+        if (why := _unable(facts, subject)) is not None:
+            return Reading(engine=ENGINE, version=VERSION, refusal=why)
+        if overwrites(facts) and scaling is not None and not isinstance(scaling, YaRN):
+            unscaled = subject.block.get("attention_factor") == 1.0
+            try:
+                draft.layers.append(taken_for_yarn(subject, {}, unscaled=unscaled, draft=draft))
+            except ValueError as error:
+                return Reading(engine=ENGINE, version=VERSION, refusal=str(error))
+        elif isinstance(scaling, YaRN):
             draft.layers.append(_yarn(facts, subject, scaling, draft))
         elif isinstance(scaling, LongRoPE):
             switch = "at start, by max_model_len" if scaling.switches else switch
@@ -65,6 +74,20 @@ def read(resolved: Resolved) -> Reading:
         else:
             draft.layers.append(subject.planned())
     return draft.reading(ENGINE, VERSION, switch=switch, length=_length(facts))
+
+
+def _unable(facts: Facts, subject: Subject) -> str | None:
+    """What its code of an architecture cannot compute at all."""
+    scaling = subject.layer.scaling
+    stated = any(facts.text.get(key) for key in ("rope_parameters", "rope_scaling"))  # else its config class has YaRN
+    if facts.row.vllm.yarn_without_gain and stated:
+        needed = ("factor", "original_max_position_embeddings", "beta_fast", "beta_slow")
+        missing = next((f", and needs {key}" for key in needed if subject.block.get(key) is None), "")
+        if missing or not isinstance(scaling, YaRN):
+            return f"its {facts.model_type} computes YaRN alone{missing}"
+    if isinstance(scaling, LongRoPE) and subject.layer.layout == "pairs" and not overwrites(facts):
+        return "its LongRoPE turns halves of a head, and this model turns pairs"
+    return None
 
 
 def _through_transformers(resolved: Resolved, facts: Facts) -> Reading:

@@ -131,8 +131,11 @@ class Config:
         layer = self.facts.resolved.plan.layers[number]
         assert layer.base is not None
         found = to_hf(self.wanted.of(layer), layer.base, layer.rotary_width)
-        found = {key: value for key, value in found.items() if USUAL.get(key) != value}
         stated = self.facts.block(number)
+        if not self.facts.row.vllm.yarn_without_gain:  # which needs the betas
+            found = {key: value for key, value in found.items() if USUAL.get(key) != value}
+        if found.get("rope_type") == "longrope" and (gain := found.get("attention_factor")) is not None:
+            found |= {"short_mscale": gain, "long_mscale": gain}  # what vLLM and SGLang read in its place
         found |= {key: stated[key] for key in self.known.elsewhere if stated.get(key) is not None}
         given = stated.get("partial_rotary_factor")
         # All of a head may be stated too: GPT-NeoX rotates a quarter where nothing is.

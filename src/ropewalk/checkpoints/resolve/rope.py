@@ -63,8 +63,8 @@ def _rotation(
             f"attention_factor ({shown(values.get('attention_factor', 'absent'))})",
             "write attention_factor, the gain itself, and remove attn_factor",
         )
-    if known.states_gains and name == "longrope":
-        _stated_gains(keys, values, sources, field, notes)
+    if name == "longrope":
+        (_stated_gains if known.states_gains else _repeated_gains)(keys, values, sources, field, notes)
     if known.yarn_gain is not None and name == "yarn" and values.get("attention_factor") is None:
         values["attention_factor"] = known.yarn_gain
         sources["attention_factor"] = f"transformers' code for {keys.owner}"
@@ -131,6 +131,14 @@ def _stated_gains(keys: Keys, values: dict[str, Any], sources: dict[str, str], f
         notes.append(f"{field}.attention_factor is ignored here: {keys.owner} reads short_mscale and long_mscale")
     values["attention_factor"] = gains["short_mscale"]
     sources["attention_factor"] = f"{place_of(keys, field)}.short_mscale"
+
+
+def _repeated_gains(keys: Keys, values: dict[str, Any], sources: dict[str, str], field: str, notes: list[str]) -> None:
+    """vLLM and SGLang read the gain in these keys, and transformers does not."""
+    for key in ("short_mscale", "long_mscale"):
+        gain = values.pop(key, None)
+        if gain is not None and gain != values.get("attention_factor"):
+            notes.append(f"{field}.{key} is {shown(gain)}: vLLM and SGLang multiply by it, transformers ignores it")
 
 
 def _is_base(value: Any) -> bool:
