@@ -142,7 +142,7 @@ def main() -> int:
     options.add_argument("--documents", type=int, default=JUDGES, help=f"to judge on, {JUDGES} unless given")
     options.add_argument("--draw", type=int, default=0, help="which documents to judge on, 0 unless given")
     options.add_argument("--tail", type=int, default=512, help="scored tokens, 512 unless given")
-    options.add_argument("--dtype", default="float32", help="float32 unless given")
+    options.add_argument("--dtype", default="bfloat16", help="bfloat16 unless given, as such checkpoints are served")
     options.add_argument("--minutes", type=float, default=25.0, help="no pass is begun after this; 25 unless given")
     options.add_argument("--work", type=Path, default=MEASUREMENTS, help="where passes are kept")
     options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
