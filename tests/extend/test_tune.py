@@ -267,23 +267,33 @@ def test_texts_that_were_half_tokenized_are_continued(
     assert folder.is_dir()
 
 
-def test_tuned_weights_are_judged_in_the_precision_that_they_are_written_in(
+def test_tuned_weights_are_float32_and_judged_in_the_precision_that_was_asked_for(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Most updates of a checkpoint in bfloat16 are smaller than half of its last bit."""
+    """Of a checkpoint in bfloat16, most updates are smaller than half of its last bit: the weights stay float32."""
     monkeypatch.setattr(training, "BATCH", 512)
-    with pytest.raises(ValueError, match="what they learned is lost in bfloat16; leave out --dtype"):
-        asked(model, texts, tmp_path / "work", dtype="bfloat16")
+    with pytest.raises(ValueError, match="--dtype float16: --tune trains, and measures, in float32 or bfloat16"):
+        asked(model, texts, tmp_path / "work", dtype="float16")
     narrow = tmp_path / "narrow"
     shutil.copytree(model, narrow)
     half = {name: tensor.to(torch.bfloat16) for name, tensor in load_file(model / "model.safetensors").items()}
     save_file(half, narrow / "model.safetensors")
-    found = asked(narrow, texts, tmp_path / "work")
-    assert ", float32" in found.engine
-    assert found.tuned is not None
-    passage = Passage.plain(found.sets.judge[0].tokens, 32)
-    loss = float(opened(found.tuned.model, dtype="float32")[0].nats(passage).mean())
-    assert loss == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-6)
+    ends: dict[str | None, float] = {}
+    for dtype in (None, "bfloat16"):
+        work = tmp_path / f"work-{dtype}"
+        found = asked(narrow, texts, work, dtype=dtype)
+        assert found.tuned is not None
+        computed = dtype or "float32"
+        assert f", {computed}" in found.engine
+        recipe = yaml.safe_load(next(work.glob("tune-*/recipe.yaml")).read_text())
+        assert recipe["train"].get("precision", "float32") == computed
+        saved = {one.dtype for file in found.tuned.model.glob("*.safetensors") for one in load_file(file).values()}
+        assert saved == {torch.float32}
+        passage = Passage.plain(found.sets.judge[0].tokens, 32)
+        ends[dtype] = float(opened(found.tuned.model, dtype=computed)[0].nats(passage).mean())
+        assert ends[dtype] == pytest.approx(found.tuned.judged.tail.loss[LONG][0], abs=1e-6)
+    assert ends[None] != ends["bfloat16"]
+    assert ends[None] == pytest.approx(ends["bfloat16"], abs=0.1)
 
 
 def test_training_that_does_not_fit_is_refused_first(

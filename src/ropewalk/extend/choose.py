@@ -108,11 +108,10 @@ def choose(
             raise ValueError(f"--tune is for more than the trained length, {rope.trained:,} tokens; give a longer --to")
         if find_spec("grain") is None:
             raise ModuleNotFoundError("grain is not installed", name="grain")
-        if dtype not in (None, "float32"):
-            raise ValueError(
-                f"--tune trains and writes float32 weights, and what they learned is lost in {dtype}; leave out --dtype"
-            )
-        dtype = "float32"
+        dtype = dtype or "float32"
+        if dtype not in ("float32", "bfloat16"):
+            raise ValueError(f"--dtype {dtype}: --tune trains, and measures, in float32 or bfloat16")
+        tuning = replace(tuning, precision=dtype)
     end = None if minutes is None else time.monotonic() + 60 * minutes
     if search is not None:
         need()

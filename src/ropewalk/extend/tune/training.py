@@ -69,6 +69,7 @@ def recipe(path: Path, rope: Rope, scaling: Scaling, data: Path, tuning: Tuning)
             batch=rows * rope.trained,
             micro=max(MICRO, rope.trained),
             optimizer=AdamW(lr=tuning.rate, decay=0.0),
+            precision=tuning.precision,
             # It may end at any step, so the rate has no end to fall to.
             schedule=Constant(warmup=min(10, max(1, steps // 10)) if tuning.steps else PROBED),
             # Sequences are as long as the model was trained for, and this machine may not be the one that trained it.

@@ -21,17 +21,19 @@ from ropewalk.extend.judging import Judged, besides, between
 from ropewalk.extend.tails import Tail
 
 Kind = Literal["take", "crop", "crop better", "own crop", "leave", "same", "worse", "too few"]
+Precision = Literal["float32", "bfloat16"]
 RATE = 2e-5
 """PoSE's (arXiv 2309.10400, section 4.1)."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How long to train, in steps or in minutes, and how fast."""
+    """How long to train, in steps or in minutes, how fast, and in what precision; the weights are float32 in each."""
 
     steps: int | None = None
     minutes: float | None = None
     rate: float = RATE
+    precision: Precision = "float32"
 
 
 @dataclass(frozen=True)
