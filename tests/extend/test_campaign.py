@@ -73,7 +73,7 @@ def test_time_and_memory_are_of_all_pieces(told: Any, tmp_path: Path) -> None:
     (file,) = (tmp_path / "work").glob("*.json")
     left = json.loads(file.read_text())
     assert (left["where"], left["passes"]) == ("select at 256: 4 of 8 passes", 20)
-    assert [one["name"] for one in left["rounds"]] == ["search at 128", "select at 256"]
+    assert [one["name"] for one in left["rounds"]] == ["search at 256", "select at 256"]
     assert left["rounds"][0]["losses"].keys() >= {"leave", "good"}
     assert left["seconds"] == left["took"][0]["seconds"]
     told()

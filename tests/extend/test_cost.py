@@ -93,13 +93,14 @@ def test_each_set_and_each_draw_has_needles_of_its_own() -> None:
     assert sum(map(len, asked)) == len(set.union(*asked))
 
 
-@pytest.mark.parametrize(("to", "most"), [(4096, 122), (8192, 106)])
+@pytest.mark.parametrize(("to", "most"), [(4096, 125), (8192, 113)])
 @pytest.mark.parametrize("lead", [0.0, 0.1], ids=["cropping", "a tie"])
 def test_sixteen_judges_cost_what_the_documentation_says(to: int, most: int, lead: float) -> None:
     """TinyLlama's rotation, at twice and four times its trained length."""
     found, passes = counted(Rope(10_000.0, 64, 2048, to), lead=lead)
     assert sum(one.candidate.text == "whole" for one in found.judged.values()) == 3
     assert found.verdict.kind == ("tie" if lead else "crop")
-    assert passes < most
+    # In a tie, what finalists of one factor cost on short text is measured too.
+    assert passes < most + (4 if lead else 0)
     names = [one.name for one in found.rounds]
-    assert names == [f"search at {3072 if to == 4096 else 4096:,}", f"select at {to:,}"]
+    assert names == [f"search at {to:,}", f"select at {to:,}"]

@@ -310,7 +310,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_table(tmp_path: Path, moment
 
 def test_a_budget_ends_between_passes_and_loses_none(tmp_path: Path) -> None:
     file = tmp_path / "kept.jsonl"
-    with pytest.raises(OutOfTime, match=r"search at 128: 0 of"):
+    with pytest.raises(OutOfTime, match=r"search at 256: 0 of"):
         held(Engineered(REACH), ALL, file=file, seconds=-1.0)
     assert held(Engineered(REACH), ALL, file=file, seconds=60.0).verdict.winner == "good"
 

@@ -1,6 +1,6 @@
 """Which way to read longer texts is best for this model on these texts, and whether any is better than cropping.
 
-    candidates -> [skipped positions] -> search at a shorter length -> select -> judge -> verdict
+    candidates -> [skipped positions] -> search -> select -> judge -> verdict
                                                 [ramps, from all formulas on] ---^
 
 Each arrow is on documents of its own. All that is measured is kept in
@@ -156,14 +156,11 @@ def run(
         except Cannot as error:
             not_measured.append(f"skipped positions: {error}")
     if len(left) > FINALISTS:
-        shorter = _shorter(rope)
         few = sets.search[: -(-len(sets.search) // 4)]
-        # A pass costs the same whatever is scored, so all that stands past the old length is.
-        scored = max(tail_tokens, shorter - rope.reads)
-        keep(plain(asking, f"search at {shorter:,}", left, few, shorter, 2 * FINALISTS, tail=scored, near=near))
+        keep(plain(asking, f"search at {rope.to:,}", left, few, 2 * FINALISTS, **shared))
     if len(left) > FINALISTS:
         half = sets.select[: max(LEAST, len(sets.select) // 2)]
-        keep(plain(asking, f"select at {rope.to:,}", left, half, rope.to, FINALISTS, **shared))
+        keep(plain(asking, f"select at {rope.to:,}", left, half, FINALISTS, **shared))
     tried, found_by_search = list(candidates), None
     if search_passes is not None:
         order = _ranked([one for one in candidates if one.text == "whole"], rounds)
@@ -183,13 +180,6 @@ def run(
         stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,
         judged, [*not_measured, *skips, *more], verdict, found_by_search,
     )  # fmt: skip
-
-
-def _shorter(rope: Rope) -> int:
-    """Where the first round is: past what the model reads, and short of the whole."""
-    if rope.to // 2 > rope.reads:
-        return rope.to // 2
-    return (rope.reads + rope.to) // 2 if rope.to > rope.reads else 3 * rope.to // 4
 
 
 def _ranked(candidates: Sequence[Candidate], rounds: Sequence[Round]) -> list[Candidate]:
