@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from ropewalk.evaluate.documents import Document, far_places
+from ropewalk.evaluate.measures.needles import Needles
 from ropewalk.evaluate.passage import Cannot, Passage
 from ropewalk.evaluate.statistics import spearman
 from ropewalk.evaluate.store import Stored
@@ -466,8 +467,22 @@ def test_far_tokens_are_compared_with_the_longest_crop(shorter: float, said: str
     """0.5 and 0.6 nats better on far tokens than cropping to 64, also where cropping to 32 is better over all."""
     one = shifted([0.2 + 0.01 * n for n in range(8)], shorter=shorter)
     words = sentence(decide({"good": one}), {"good": one})
-    assert f"on far tokens by {one.tail.far_gain}{said}" in words
+    assert f"on far tokens {one.tail.far_gain}{said}" in words
     assert f"better than cropping to {64 if shorter > 0 else 32} by" in words
+
+
+def test_where_cropping_is_better_the_verdict_says_what_it_gives_up() -> None:
+    """A model may lose in the mean and still retrieve what a crop does not contain."""
+    found = {"good": [True, True, True, False], "crop": [True, False, False, False]}
+    one = replace(shifted([-0.2 - 0.01 * n for n in range(8)]), needles=[Needles(64, [[True] * 4], [0.0])])
+    one.needles.append(Needles(TO, [found["good"]], [0.0]))
+    crop = replace(one, candidate=CROP, needles=[Needles(TO, [found["crop"]], [0.0])])
+    finals = {"good": one, "crop": crop}
+    verdict = decide(finals)
+    assert verdict.kind == "crop better"
+    words = sentence(verdict, finals)
+    assert f"; on far tokens {one.tail.far_gain}; " in words
+    assert "needles found 75% [30%, 95%] (control 100%, cropping finds 25%); " in words
 
 
 def test_a_cheap_round_that_is_not_made_is_said() -> None:

@@ -113,7 +113,7 @@ def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(foun
     assert "stopped" in Page(text, "en").words
     assert "\u505c\u8f6c" in Page(text, "zh-CN").words
     said = Page(page("m", found), "zh-CN").words
-    assert any(f"\u641c\u7d22\uff0c{TO // 2} \u4e2a\u8bcd\u5143" in each for each in said)
+    assert any(f"\u641c\u7d22\uff0c{TO:,} \u4e2a\u8bcd\u5143" in each for each in said)
     assert not [word for word in said if re.match(r"(search|select) at", word)]
 
 
@@ -123,10 +123,12 @@ def test_the_chinese_verdict_has_the_same_reservations(found: dict[str, Any]) ->
     for best in (32, 64):
         other = one | {"tail": one["tail"] | {"best_crop": best}}
         said = page("m", found | {"judged": found["judged"] | {"good": other}})
-        assert ("\u8bcd\u5143\u4e0a\u6bd4\u622a\u65ad\u5230 64 \u597d" in said) == (best == 32)
+        assert ("\u8bcd\u5143\u4e0a\u76f8\u5bf9\u622a\u65ad\u5230 64 \u7684\u6536\u76ca\u4e3a" in said) == (best == 32)
     crop = found | {"verdict": found["verdict"] | {"kind": "crop", "winner": "crop", "best": "good"}}
     finals = sum(one["candidate"]["text"] == "whole" for one in found["judged"].values())
-    assert f"\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u8005\u505a Holm" in page("m", crop)
+    said = page("m", crop)
+    assert f"\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u8005\u505a Holm" in said
+    assert "\u91cd\u590d\u8fdc\u5904\u5185\u5bb9\u7684\u8bcd\u5143" in said
 
 
 def taken(one: dict[str, Any]) -> dict[str, Any]:

@@ -269,24 +269,24 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
     # An interval of one comparison may leave out zero where the correction over all of them does not.
     finals = sum(each.candidate.text == "whole" for each in judged.values())
     doubt = f"; Holm's correction over {finals} finalists leaves it open" if gain.verdict != "no difference" else ""
-    why = f"; {found}" if (found := worth(one)) else ""
+    rest = besides(one, next((each for each in judged.values() if each.candidate.text == "cropped"), None))
     match verdict.kind:
         case "too few":
             return f"{count} are too few for a verdict; at {length} {name} gains {gain} nats per token over {crop}."
         case "crop":
             return (
                 f"Cropping is as good: at {length} the best, {name}, gains {gain} nats per token over {crop} "
-                f"({count}){doubt}{why}."
+                f"({count}){doubt}; {rest}."
             )
         case "crop better":
             return (
                 f"Cropping is better: at {length} the best, {name}, gains {gain} nats per token over {crop} "
-                f"({count}){why}."
+                f"({count}); {rest}."
             )
         case "leave" if verdict.own:
             return (
                 f"Leave it as it is: at {length} no change is shown to be better; it gains {gain} nats per token over "
-                f"{crop} ({count}); {besides(one)}."
+                f"{crop} ({count}); {rest}."
             )
         case "leave":
             words = f"Leave it as it is: at {length}"
@@ -297,7 +297,7 @@ def sentence(verdict: Verdict, judged: Mapping[str, Judged]) -> str:
             words = f"Take {name}: at {length}"
     over = over_leaving(verdict, judged)
     crop = crop if over is None else f"no change by {over} and than {crop}"
-    return f"{words} it is better than {crop} by {gain} nats per token ({count}); {besides(one)}."
+    return f"{words} it is better than {crop} by {gain} nats per token ({count}); {rest}."
 
 
 def worth(one: Judged) -> str:
@@ -310,16 +310,17 @@ def worth(one: Judged) -> str:
     return f"far text is worth {benefit}, the length costs {harm}{fewer}"
 
 
-def besides(one: Judged) -> str:
-    """What the gain is made of, far tokens, needles and the cost on short text."""
+def besides(one: Judged, crop: Judged | None = None) -> str:
+    """What the gain is made of, far tokens, needles and the cost on short text: reasons to read on where cropping has
+    the smaller loss. crop: of which needles are given too."""
     far, longest = one.tail.far_gain, one.tail.crop_lengths[-1]
     # Of far tokens the longest crop is the baseline, which need not be the best one.
     over = "" if longest == one.tail.best_crop else f" over cropping to {longest:,}"
-    parts = [] if far is None else [f"on far tokens by {far}{over}"]
+    parts = [] if far is None else [f"on far tokens {far}{over}"]
     if found := worth(one):
         parts.append(found)
     if one.needles:
-        parts.append(f"needles found {found_share(one.needles)}")
+        parts.append(f"needles found {found_share(one.needles, () if crop is None else crop.needles)}")
     if one.candidate.scaling is None:
         parts.append("short text stays as it was")
     elif one.tail.has_short:
@@ -329,8 +330,11 @@ def besides(one: Judged) -> str:
     return "; ".join(parts)
 
 
-def found_share(each: Sequence[needles.Needles]) -> str:
+def found_share(each: Sequence[needles.Needles], crop: Sequence[needles.Needles] = ()) -> str:
     """At the longest length, with its interval; and of the control, without which it says nothing about length."""
     last = each[-1]
-    control = f" (control {each[0].share:.0%})" if len(each) > 1 else ""
-    return "{:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval) + control
+    beside = [f"control {each[0].share:.0%}"] if len(each) > 1 else []
+    if crop:
+        beside.append(f"cropping finds {crop[-1].share:.0%}")
+    said = f" ({', '.join(beside)})" if beside else ""
+    return "{:.0%} [{:.0%}, {:.0%}]".format(last.share, *last.interval) + said

@@ -26,7 +26,6 @@ def headline(shown: Shown) -> Html:
         count=gain.documents,
         besides=_besides(shown),
         doubt=words("doubt", finals=_finals(shown))["zh"] if gain.verdict != "no difference" else "",
-        why=f"\uff1b{worth}" if (worth := _worth(shown)) else "",
     )
     good = {"extend": True, "tie": True, "leave": True, "crop better": False}.get(shown.said["kind"])
     return verdict({"en": shown.said["sentence"], **chinese}, good=good)
@@ -43,6 +42,10 @@ def tuned_headline(tuned: Mapping[str, Any]) -> Html:
 
 def _finals(shown: Shown) -> int:
     return sum(one["candidate"]["text"] == "whole" for one in shown.found["judged"].values())
+
+
+def _crops(shown: Shown) -> list[Any]:
+    return [one for one in shown.found["judged"].values() if one["candidate"]["text"] == "cropped"]
 
 
 def _worth(shown: Shown) -> str:
@@ -65,7 +68,10 @@ def _besides(shown: Shown) -> str:
         parts.append(worth)
     if shown.first["needles"]:
         each = shown.first["needles"]
-        control = words("besides_control", control=f"{each[0]['found']:.0%}")["zh"] if len(each) > 1 else ""
+        beside = [("besides_control", each[0])] if len(each) > 1 else []
+        beside += [("besides_cropped", crop["needles"][-1]) for crop in _crops(shown) if crop["needles"]]
+        listed = "\uff0c".join(words(name, share=f"{one['found']:.0%}")["zh"] for name, one in beside)
+        control = f"\uff08{listed}\uff09" if listed else ""
         parts.append(words("besides_needles", needles=_share(each[-1]), control=control)["zh"])
     scaled = shown.first["candidate"]["scaling"] is not None
     cost = interval(tail["short_cost"])
