@@ -28,7 +28,13 @@ def headline(shown: Shown) -> Html:
         doubt=words("doubt", finals=_finals(shown))["zh"] if gain.verdict != "no difference" else "",
     )
     good = {"extend": True, "tie": True, "leave": True, "crop better": False}.get(shown.said["kind"])
-    return verdict({"en": shown.said["sentence"], **chinese}, good=good)
+    # What it is made of is read after what it is.
+    english, _, rest = shown.said["sentence"].partition("; ")
+    first, _, more = chinese["zh"].partition("\uff1b")
+    if not rest or not more:
+        return verdict({"en": shown.said["sentence"], **chinese}, good=good)
+    below = {"en": rest[0].upper() + rest[1:], "zh": more}
+    return verdict({"en": english + ".", "zh": first + "\u3002"}, below, good=good)
 
 
 def tuned_headline(tuned: Mapping[str, Any]) -> Html:
