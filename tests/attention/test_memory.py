@@ -133,7 +133,9 @@ def test_the_figure_is_what_is_taken(name: str) -> None:
         said = chosen.memory
         got = taken(lambda: attend(q, k, v, score, backend=case.asked))
     print(f"{name}: said {said / 2**20:.1f}, taken {got / 2**20:.1f} MiB, {said / max(got, 1):.2f}")
-    assert got <= FACTOR * said + SMALL
+    # Where the machine has AMX, torch's kernel lays out the keys and values of each head anew for it.
+    packed = sum(each.numel() * case.heads[0] // case.heads[1] * 2 for each in (k, v)) if case.dtype == BF16 else 0
+    assert got <= FACTOR * said + SMALL + packed
     assert said <= FACTOR * got + SMALL
 
 
