@@ -128,8 +128,14 @@ def test_the_chinese_verdict_has_the_same_reservations(found: dict[str, Any]) ->
     crop = found | {"verdict": found["verdict"] | {"kind": "crop", "winner": "crop", "best": "good"}}
     finals = sum(one["candidate"]["text"] == "whole" for one in found["judged"].values())
     said = page("m", crop)
-    assert f"\u5bf9 {finals} \u4e2a\u51b3\u8d5b\u8005\u505a Holm" in said
+    assert f"\u5bf9 {finals} \u4e2a\u5165\u56f4\u5019\u9009\u505a Holm" in said
     assert "\u91cd\u590d\u8fdc\u5904\u5185\u5bb9\u7684\u8bcd\u5143" in said
+
+
+def test_a_text_that_begins_with_bos_is_told_in_both_languages(found: dict[str, Any]) -> None:
+    said = page("m", found | {"engine": "ours, texts begin with <s>"})
+    assert "ours, texts begin with &lt;s&gt;; trained length" in said
+    assert "ours\uff0c\u6587\u672c\u4ee5 &lt;s&gt; \u5f00\u5934\uff1b" in said
 
 
 def taken(one: dict[str, Any]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _cell(head: Heading, one: Shown, stacks: bool) -> Html:
     labels = {f"data_{language}": str(words) for language, words in names.items()} if stacks else {}
     classes = f"{'number ' * head.number}{one.look}".strip() or None
     # In one piece, which a narrow screen puts beside its heading.
-    said = element("div", one.said) if stacks else one.said
+    said = element("div", one.said) if stacks and one.said else one.said
     return element("td", said, class_=classes, data_value=one.value, **labels)
 
 

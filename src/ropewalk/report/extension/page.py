@@ -27,7 +27,7 @@ def page(model: str, found: Mapping[str, Any]) -> str:
             "p",
             words(
                 "intro",
-                engine=found["engine"],
+                engine=_engine(found["engine"]),
                 trained=f"{found['trained']:,}",
                 candidates=len(found["candidates"]),
                 documents=len(found["sets"]["judge"]),
@@ -50,6 +50,12 @@ def page(model: str, found: Mapping[str, Any]) -> str:
         how(shown),
     ]
     return whole_page(words("page", model=model, to=shown.to), body)
+
+
+def _engine(name: str) -> dict[str, str]:
+    """As it is in the JSON, where a text's first token is named in English."""
+    engine, begun, start = name.partition(", texts begin with ")
+    return words("begun", engine=engine, start=start) if begun else dict.fromkeys(LANGUAGES, name)
 
 
 def _figure(made: Callable[[Shown, str], Chart], shown: Shown, name: str) -> Html:

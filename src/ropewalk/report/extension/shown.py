@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.report.eval_page import at, ends, interval, signed
+from ropewalk.report.eval_page import at, interval, signed
+from ropewalk.report.parts import Shown as Cell
 from ropewalk.report.words import Words
 
 words = Words("extend")
@@ -27,14 +28,13 @@ class Shown:
     def gain(self, one: Mapping[str, Any]) -> Any:
         return interval(at(one["tail"]["gain"], self.found["to"]))
 
-    def measured(self, one: Mapping[str, Any]) -> list[str]:
-        """Gain, interval, far tokens, needles and cost on short text: cells of a table."""
+    def measured(self, one: Mapping[str, Any]) -> list[str | Cell]:
+        """Gain with its interval, far tokens, needles and cost on short text: cells of a table."""
         gain, tail = self.gain(one), one["tail"]
         far, cost = tail["far_tokens"], tail["short_cost"]
         return [
-            signed(gain.mean),
-            ends(gain),
+            Cell(said=f"{signed(gain.mean)} [{signed(gain.low)},\u00a0{signed(gain.high)}]", value=gain.mean),
             "" if far is None else signed(interval(far).mean),
-            " / ".join(f"{each['found']:.0%}" for each in reversed(one["needles"])),
+            "\u00a0/\u00a0".join(f"{each['found']:.0%}" for each in reversed(one["needles"])),
             signed(interval(cost).mean) if cost and one["candidate"]["scaling"] is not None else "",
         ]

@@ -17,7 +17,7 @@ from ropewalk.report.parts import Heading, fold, table
 def judged(shown: Shown) -> Html:
     heads = [
         words("candidate"),
-        *(Heading(said=words(key), number=True) for key in ("factor", "gain", "interval", "far", "needles", "short")),
+        *(Heading(said=words(key), number=True) for key in ("factor", "gain", "far", "needles", "short")),
         words("proven"),
     ]
     rows = []
@@ -108,9 +108,7 @@ def refinement(searched: Mapping[str, Any]) -> dict[str, str]:
 
 def tuned(shown: Shown, tuned: Mapping[str, Any]) -> Html:
     title, start = words("tuned_title"), tuned["start"]
-    numbers = [
-        Heading(said=words(key), number=True) for key in ("gain", "interval", "far", "needles", "short")
-    ]  # fmt: skip
+    numbers = [Heading(said=words(key), number=True) for key in ("gain", "far", "needles", "short")]
     rows = [
         [name, *shown.measured(one)]
         for name, one in ((words("tuned_name"), tuned["judged"]), (start, shown.found["judged"][start]))
@@ -178,10 +176,10 @@ def how(shown: Shown) -> Html:
         for name, each in found["sets"].items()
         for one in each
     ]
-    title = words("how_title")
+    documents = words("documents")
     return html(
         [
-            element("h2", title),
+            element("h2", words("how_title")),
             element("p", words("how", tail=f"{found['tail_tokens']:,}", some=SOME)),
             element("p", words("rule", rule=found["rule"])),
             [element("p", words("not_measured", what=what), class_="soft") for what in found["not_measured"]],
@@ -189,7 +187,7 @@ def how(shown: Shown) -> Html:
                 element("p", words("not_tried", name=", ".join(names), why=why), class_="soft")
                 for why, names in by_reason(found["not_tried"]).items()
             ],
-            fold(title, table([words("set"), words("document"), "SHA-256"], rows, label=title)),
+            fold(documents, table([words("set"), words("document"), "SHA-256"], rows, label=documents)),
             element("p", words("again", digest=found["digest"][:16]), class_="soft"),
         ]
     )
