@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ropewalk.evaluate.statistics import Interval, paired
 from tests.blocks import ROOT
 
 PAGES = {language: (ROOT / "docs" / language / "extend.md").read_text(encoding="utf-8") for language in ("en", "zh")}
@@ -47,3 +48,32 @@ def test_a_tournament(name: str, language: str) -> None:
     found = result(name)["result"]
     lines = [line for line in PAGES[language].splitlines() if line.endswith(row(name))]
     assert any(model in line and f"{found['trained']:,}" in line and f"{found['to']:,}" in line for line in lines)
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_three_draws(language: str) -> None:
+    """Of disjoint documents, with the same order of the finalists, and the gain over all of them."""
+    draws = [result(f"extend-tinyllama-4096{draw}")["result"] for draw in ("", "-draw1", "-draw2")]
+    documents = [one["sha256"] for found in draws for one in found["sets"]["judge"]]
+    assert len(set(documents)) == len(documents) == 48
+    gains = []
+    orders = set()
+    for found in draws:
+        tails = {name: one["tail"] for name, one in found["judged"].items()}
+        orders.add(tuple(sorted(tails, key=lambda name: tails[name]["gain"]["4096"]["mean"])))
+        best = tails[found["verdict"]["best"]]
+        gains += [crop - loss for crop, loss in zip(best["crop"]["2048"], best["loss"]["4096"], strict=True)]
+    assert len(orders) == 1
+    assert str(paired(gains)) in PAGES[language]
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_an_assumed_length(language: str) -> None:
+    said = result("extend-tinyllama-2048-assume-1365")
+    loss, needles = (Interval(**one) for one in said["intervals"].values())
+    assert str(loss) in PAGES[language]
+    points = f"[{100 * needles.low:+.1f}, {100 * needles.high:+.1f}]"
+    assert points in PAGES[language]
+    assert f"{100 * needles.mean:+.1f} " in PAGES[language]
+    for name in ("yarn", "leave"):
+        assert f"{100 * said['result']['judged'][name]['needles'][-1]['found']:.0f} %" in PAGES[language]
