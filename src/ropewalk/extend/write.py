@@ -1,9 +1,9 @@
 """A checkpoint with another scaling, in the form that it has: a directory for transformers and vLLM, or a GGUF file.
 
-Of a directory, config.json is changed and every other file copied, but for programs, pickles and links to elsewhere. Of
-a GGUF file, the keys of RoPE and the length are changed and everything else is copied byte for byte, so quantised
-weights stay what they are. What was written is read back with the rules of each engine; one that would compute
-something else is named.
+Of a directory, config.json is changed, and with it the lengths that a tokenizer and a generation config state; every
+other file is copied, but for programs, pickles and links to elsewhere. Of a GGUF file, the keys of RoPE and the length
+are changed and everything else is copied byte for byte, so quantised weights stay what they are. What was written is
+read back with the rules of each engine; one that would compute something else is named.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.resolve.resolved import Resolved
+from ropewalk.extend import lengths
 from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
 SERVED_TOO = {"SGLang": sglang}
@@ -49,6 +50,8 @@ class Written:
     """By engine: None where its rules read what was meant, else what it would do."""
     left_out: tuple[str, ...]
     """Files that were not copied."""
+    raised: tuple[str, ...] = ()
+    """Lengths beside the config's that were raised."""
     gguf: Path | None = None
     """The same model as one file, beside a directory."""
 
@@ -84,12 +87,12 @@ def write(source: str | Path, out: str | Path, scaling: Scaling, to: int) -> Wri
     target = _target(path, out)
     if path.is_dir():
         with place.beside(target) as made:
-            engines, left_out = _directory(path, made, Wanted(resolved, scaling, to))
+            engines, left_out, raised = _directory(path, made, Wanted(resolved, scaling, to))
     else:
-        left_out = ()
+        left_out = raised = ()
         with place.beside(target) as made:
             engines = _file(path, resolved, made, scaling, to)
-    return Written(path=target, engines=engines, left_out=left_out)
+    return Written(path=target, engines=engines, left_out=left_out, raised=raised)
 
 
 def free(source: str | Path, out: str | Path, gguf: str | Path | None) -> None:
@@ -140,12 +143,12 @@ def served(source: str | Path, to: int) -> Callable[[Scaling], dict[str, str | N
     return of_file
 
 
-def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | None], tuple[str, ...]]:
+def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | None], tuple[str, ...], tuple[str, ...]]:
     config, read_by = scaled_config(wanted)
     if all(why is not None for why in read_by.values()):
         raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
-    left_out = []
+    left_out, raised = [], []
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
         if file.is_dir() or name == Path("config.json"):
@@ -154,13 +157,16 @@ def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | N
             left_out.append(str(name))
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, out / name)
+        if str(name) in lengths.STATED:
+            raised.append(lengths.copy_raised(file, out / name, before=wanted.resolved.plan.longest, to=wanted.to))
+        else:
+            shutil.copyfile(file, out / name)
     text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
     (out / "config.json").write_text(text + "\n", encoding="utf-8")
     too = {name: short_of(wanted, config, engine) for name, engine in SERVED_TOO.items()}
     if (why := _no_file(path, wanted.scaling)) is not None:
         too["llama.cpp"] = f"no GGUF file can be made of it: {why}"
-    return read_by | too, tuple(left_out)
+    return read_by | too, tuple(left_out), tuple(filter(None, raised))
 
 
 def _of_model(file: Path, directory: Path) -> bool:

@@ -103,6 +103,7 @@ def written_data(written: Written, found: list[Proof], scaling: Scaling, to: int
         "scaling": scaling.model_dump(mode="json"),
         "engines": written.engines,
         "left_out": list(written.left_out),
+        "raised": list(written.raised),
         "commands": written.commands(to),
         "proofs": [asdict(one) | {"failed": one.failed} for one in found],
     }
@@ -112,6 +113,8 @@ def show_written(written: Written, found: list[Proof], scaling: Scaling, to: int
     write(f"{written.path}: {scaling} for {to:,} tokens")
     for name, why in written.engines.items():
         write(f"  {name:<14} {'reads it as intended' if why is None else why}")
+    for one in written.raised:
+        write(f"  raised {one}")
     if written.left_out:
         write(f"  not copied: {', '.join(map(plain, written.left_out))}")
     write("")

@@ -40,7 +40,8 @@ def write_and_prove(
     before = None if noted is None else _noted(noted)
     if before is not None and before["asked"] == asked and os.path.lexists(out):
         file = None if before["gguf"] is None else Path(before["gguf"])
-        written = Written(path=Path(out), engines=before["engines"], left_out=tuple(before["left_out"]), gguf=file)
+        lists = {key: tuple(before.get(key, ())) for key in ("left_out", "raised")}
+        written = Written(path=Path(out), engines=before["engines"], gguf=file, **lists)
     else:
         written = write_checkpoint(path, out, scaling, to)
         _keep(noted, asked, written)
@@ -81,7 +82,8 @@ def _keep(noted: Path | None, asked: dict[str, Any], written: Written) -> None:
     if noted is None:
         return
     file = None if written.gguf is None else str(written.gguf)
-    said = {"asked": asked, "engines": written.engines, "left_out": written.left_out, "gguf": file}
+    said = {"asked": asked, "engines": written.engines, "gguf": file}
+    said |= {"left_out": written.left_out, "raised": written.raised}
     partial = noted.with_suffix(".partial")
     partial.write_text(dumps(said), encoding="utf-8")
     partial.replace(noted)
