@@ -27,13 +27,13 @@ from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.sniff import meant, runs
 from ropewalk.checkpoints.files.weights import homes, open_weights
+from ropewalk.checkpoints.inspect import beside
 from ropewalk.checkpoints.inspect.changes import Wanted
 from ropewalk.checkpoints.inspect.scaled_config import scaled_config, short_of, too_short
 from ropewalk.checkpoints.load.stream import Checkpoint, open_checkpoint
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.resolve.resolved import Resolved
-from ropewalk.extend import lengths
 from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
 SERVED_TOO = {"SGLang": sglang}
@@ -157,8 +157,8 @@ def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | N
             left_out.append(str(name))
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        if str(name) in lengths.STATED:
-            raised.append(lengths.copy_raised(file, out / name, before=wanted.resolved.plan.longest, to=wanted.to))
+        if str(name) in beside.STATED:
+            raised.append(beside.copy_raised(file, out / name, wanted.resolved.plan.longest, wanted.to))
         else:
             shutil.copyfile(file, out / name)
     text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)

@@ -18,6 +18,7 @@ from ropewalk.checkpoints.engines.besides import ASPECTS, FREQUENCIES, GAINS, Be
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.files.hub import locate
+from ropewalk.checkpoints.inspect.beside import to_raise
 from ropewalk.checkpoints.inspect.drift import Drift, drifts
 from ropewalk.checkpoints.inspect.lengths import Reach, Waves, reach, waves
 from ropewalk.checkpoints.inspect.pasted import MODEL
@@ -168,7 +169,7 @@ def inspect(
         rows={name: _beside(planned, besides, reading) for name, reading in readings(resolved, counted).items()},
         counted=counted,
         waves=waves(resolved.plan),
-        reach=None if to is None else reach(resolved, to, _named(path)),
+        reach=None if to is None else _reach(resolved, to, path),
         against=other,
         drifts=() if other is None else drifts(resolved, other),
     )
@@ -186,6 +187,14 @@ def counted_engines(names: Collection[str] | None) -> tuple[str, ...]:
             near = get_close_matches(name, ENGINES, 1)
             raise ValueError(f"no engine {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {there_are}")
     return tuple(dict.fromkeys(names))
+
+
+def _reach(resolved: Resolved, to: int, path: str | Path) -> Reach:
+    """With what other files of a directory say against the length."""
+    found = reach(resolved, to, _named(path))
+    if not Path(path).is_dir():
+        return found
+    return replace(found, words=(*found.words, *to_raise(Path(path), resolved.plan.longest, to)))
 
 
 def _named(path: str | Path) -> str:

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from ropewalk.checkpoints.inspect.report import inspect
 from ropewalk.extend.write import write
 from ropewalk.scaling import YaRN
 
@@ -59,6 +60,27 @@ def test_no_file_keeps_the_old_length(source: Path, tmp_path: Path) -> None:
         # The one number, and not a byte besides: neither in the template nor in the vocabulary.
         old, new = ((path / name).read_bytes() for path in (source, out))
         assert new == old.replace(b"256", b"512")
+
+
+def test_who_pastes_a_scaling_is_told_what_else_to_raise(source: Path) -> None:
+    said = inspect(source, to=512).reach
+    assert said is not None
+    assert [one for one in said.words if "raise it too" in one] == [
+        "tokenizer_config.json has model_max_length 256, where transformers cuts texts off with truncation=True: raise "
+        "it too.",
+        "tokenizer.json has truncation.max_length 256, where the tokenizers library cuts every text off: raise it too.",
+        "sentence_bert_config.json has max_seq_length 256, where sentence-transformers cuts texts off, and past which "
+        "vLLM refuses them: raise it too.",
+        "generation_config.json has max_length 256, where transformers ends generation, with the prompt counted: raise "
+        "it too.",
+    ]
+    (source / "tokenizer_config.json").write_text('{"model_max_length": 128}')
+    within = inspect(source, to=256).reach  # the model reads it, and its tokenizer does not
+    assert within is not None
+    assert [one for one in within.words if "raise it too" in one] == [
+        "tokenizer_config.json has model_max_length 128, where transformers cuts texts off with truncation=True: raise "
+        "it too.",
+    ]
 
 
 @pytest.mark.parametrize(
