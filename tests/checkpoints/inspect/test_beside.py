@@ -27,7 +27,8 @@ def source(tmp_path: Path) -> Path:
         max_position_embeddings=256,
     )  # fmt: skip
     transformers.LlamaForCausalLM(config).save_pretrained(path)
-    inner = Tokenizer(WordLevel({"[UNK]": 0, "a": 1, '"truncation": {"max_length": 7}': 2}, unk_token="[UNK]"))
+    words = {"[UNK]": 0, "a": 1, '"truncation": {"max_length": 7}': 2, "max_length": 3, "truncation": 4}
+    inner = Tokenizer(WordLevel(words, unk_token="[UNK]"))
     inner.pre_tokenizer = Whitespace()
     inner.enable_truncation(256, stride=3)
     inner.save(str(path / "tokenizer.json"))

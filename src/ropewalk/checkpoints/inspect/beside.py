@@ -5,57 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from ropewalk.checkpoints.files.strict_json import read_bytes
 from ropewalk.checkpoints.tokens.tokenizer import MOST_BYTES
 
-NUMBER = rb"(\d{1,40})(?=\s*[,}])"
-
-
-class Stated(NamedTuple):
-    key: str
-    place: re.Pattern[bytes]
-    """Of its number. Inside a string, quotes have a backslash before them: what matches is a key."""
-    does: str
-
-
 STATED = {
-    "tokenizer_config.json": Stated(
-        "model_max_length",
-        re.compile(rb'("model_max_length"\s*:\s*)' + NUMBER),
-        "where transformers cuts texts off with truncation=True",
+    "tokenizer_config.json": ("model_max_length", "where transformers cuts texts off with truncation=True"),
+    "tokenizer.json": ("truncation.max_length", "where the tokenizers library cuts every text off"),
+    "sentence_bert_config.json": (
+        "max_seq_length", "where sentence-transformers cuts texts off, and past which vLLM refuses them",
     ),
-    "tokenizer.json": Stated(
-        "truncation.max_length",
-        re.compile(rb'("truncation"\s*:\s*\{[^{}]*"max_length"\s*:\s*)' + NUMBER),
-        "where the tokenizers library cuts every text off",
-    ),
-    "sentence_bert_config.json": Stated(
-        "max_seq_length",
-        re.compile(rb'("max_seq_length"\s*:\s*)' + NUMBER),
-        "where sentence-transformers cuts texts off, and past which vLLM refuses them",
-    ),
-    "generation_config.json": Stated(
-        "max_length",
-        re.compile(rb'("max_length"\s*:\s*)' + NUMBER),
-        "where transformers ends generation, with the prompt counted",
-    ),
-}
+    "generation_config.json": ("max_length", "where transformers ends generation, with the prompt counted"),
+}  # fmt: skip
+"""By file: the key of its length, and what that does."""
 
 
 def to_raise(directory: Path, before: int | None, to: int) -> Iterator[str]:
     """What to know before texts of `to` tokens are read, in words. before: the length that the config states."""
-    for name, stated in STATED.items():
+    for name, (key, does) in STATED.items():
         if (directory / name).is_file() and (length := _raised(directory / name, before, to)[1]) is not None:
-            yield f"{name} has {stated.key} {length:,}, {stated.does}: raise it too."
+            yield f"{name} has {key} {length:,}, {does}: raise it too."
 
 
 def copy_raised(file: Path, out: Path, before: int | None, to: int) -> str | None:
     """Copies one of these files byte for byte, but for its length, which becomes `to`: what changed, or None."""
     data, length = _raised(file, before, to)
     out.write_bytes(data)
-    return None if length is None else f"{STATED[file.name].key} in {file.name} from {length:,} to {to:,}"
+    return None if length is None else f"{STATED[file.name][0]} in {file.name} from {length:,} to {to:,}"
 
 
 def _raised(file: Path, before: int | None, to: int) -> tuple[bytes, int | None]:
@@ -70,4 +46,11 @@ def _raised(file: Path, before: int | None, to: int) -> tuple[bytes, int | None]
         short.append(int(match[2]))
         return match[1] + str(to).encode()
 
-    return STATED[file.name].place.sub(number, read_bytes(file, MOST_BYTES)), min(short, default=None)
+    return _place(STATED[file.name][0]).sub(number, read_bytes(file, MOST_BYTES)), min(short, default=None)
+
+
+def _place(key: str) -> re.Pattern[bytes]:
+    """Of a key and its number. Inside a string, quotes have a backslash before them: what matches is a key."""
+    *outer, last = key.split(".")
+    opened = "".join(rf'"{one}"\s*:\s*\{{[^{{}}]*' for one in outer)
+    return re.compile(rf'({opened}"{last}"\s*:\s*)(\d{{1,40}})(?=\s*[,}}])'.encode())
