@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ropewalk.evaluate.battery import Report
+from ropewalk.evaluate.battery import Report, rule
 from ropewalk.evaluate.measures.needles import Needles
 from ropewalk.evaluate.measures.perplexity import Perplexity
 from ropewalk.evaluate.measures.tail import Tail
+from ropewalk.evaluate.statistics import paired
 from ropewalk.report.eval_page import page
 from tests.report.reading import Page, stands_alone
 
@@ -26,7 +27,8 @@ def evaluated(steps: tuple[float, float] = (0.2, 0.1), documents: int = 10, **ch
     loss = {n: [3.02 - drop + (0.01 + 0.001 * (n // 1024)) * d for d in range(documents)] for n, drop in drops.items()}
     tail = Tail(LENGTHS, LENGTHS[:2], crop, loss, [3.0] * documents, [(3.0, 2.5)] * documents)
     report = Report(
-        "ropewalk 0.1.0, float32", 2048, {"kind": "yarn", "factor": 2.0, "trained": 2048}, 512, "rule", [
+        "ropewalk 0.1.0, float32", 2048, {"kind": "yarn", "factor": 2.0, "trained": 2048}, 512,
+        rule(LENGTHS[-1], 2048, 512, 2048), [
             {"name": f"{HOSTILE} {n}", "sha256": f"{n:064x}"} for n in range(documents)
         ], ["left <b>out</b>"], tail, [Needles(n, [[True] * 12 + [False] * 4] * 4, [0.5] * 4) for n in (352, 4096)],
         [Perplexity("sliding", 2048, 512, [2.9] * 4, 8188, 30000, 2.95)], ["needles at 8,192: no <i>room</i>"],
@@ -46,6 +48,16 @@ def test_the_page_stands_alone_and_runs_nothing_out_of_a_file() -> None:
 def test_a_kept_result_gives_the_same_page() -> None:
     found = evaluated()
     assert page("m", json.loads(json.dumps(found))) == page("m", found)
+
+
+def test_one_document_has_no_interval() -> None:
+    found = evaluated()
+    one = paired([0.25]).to_dict()
+    found["tail"]["far_tokens"] = json.loads(json.dumps(one, allow_nan=False))
+    for language, said in (("en", "one document"), ("zh-CN", "\u53ea\u6709\u4e00\u7bc7\u6587\u6863")):
+        words = Page(page("m", found), language).words
+        assert said in words
+        assert not [word for word in words if re.search(r"\b(inf|nan)\b", word)]
 
 
 def test_both_languages_say_the_same_numbers() -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from ropewalk.evaluate.battery import FAR_TOKENS
 from ropewalk.evaluate.measures.needles import Needles
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import listed
 from ropewalk.extend.candidates.base import STILL
 from ropewalk.extend.judging import Judged
+from ropewalk.extend.sets import FAR, RULE
 from ropewalk.extend.tournament import Result, run
 from ropewalk.report.extension.page import page
 from ropewalk.trials.jobs import Workers
@@ -26,7 +28,9 @@ HOSTILE = '<script>alert("x")</script>'
 
 
 def held(engine: Engineered, candidates: list[Any], judge: int = 10) -> dict[str, Any]:
-    drawn = sets(judge)
+    far = FAR.format(tail=TAIL, least=FAR_TOKENS, near=ROPE.reads)
+    rule = RULE.format(longest=TO, far=far, search=2, select=2, judge=judge)
+    drawn = replace(sets(judge), rule=rule)
     drawn.judge[0] = type(drawn.judge[0])(HOSTILE, "ab" * 32, drawn.judge[0].tokens, 1)
     found = run(Asking(Stored(engine, None), engine, Workers()), ROPE, drawn, candidates, None, tail_tokens=TAIL)
     needles = [Needles(n, [[True] * 12 + [False] * 4] * 4, [0.5] * 4) for n in (32, TO)]
@@ -89,7 +93,7 @@ def test_every_verdict_has_its_page(engine: Engineered, candidates: list[Any], j
     text = page("m", found)
     assert chinese in text
     if found["written"] is None:
-        why = "there is no verdict yet" if judge == 5 else "the verdict is to change nothing"
+        why = "there is no verdict yet" if judge == 5 else "serve the unchanged model, with texts truncated to"
         assert f"Nothing was written: {why}" in text
         assert "<strong>crop</strong>" not in text
 
@@ -105,6 +109,14 @@ def test_at_its_own_length_the_page_compares_with_no_change(after: float, chines
     text = page("m", {"model": "m", **found.to_dict(), "written": None})
     assert chinese in " ".join(Page(text, "zh-CN").words)
     assert found.sentence.partition("; ")[0] in " ".join(Page(text, "en").words)
+
+
+def test_the_numbers_of_the_needles_are_under_their_names_as_drawn(found: dict[str, Any]) -> None:
+    text = page("m", found)
+    section = text[text.index('id="map"') :]
+    rows = re.findall(r'<th scope="row">(.*?)</th>', section[: section.index("</details>")])
+    order = sorted(found["judged"], key=lambda name: -found["judged"][name]["tail"]["gain"][TO]["mean"])
+    assert rows == order
 
 
 def test_a_pair_that_is_stopped_has_no_number_and_rounds_have_chinese_names(found: dict[str, Any]) -> None:

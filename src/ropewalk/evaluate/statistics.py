@@ -41,8 +41,9 @@ class Interval:
         return "better" if self.low > 0 else "worse" if self.high < 0 else "no difference"
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the verdict, which takes a positive number for a gain: of a cost it would say the opposite."""
-        return asdict(self)
+        """Without the verdict, which takes a positive number for a gain: of a cost it would say the opposite. What one
+        document does not give is None: JSON has no infinity."""
+        return {name: value if math.isfinite(value) else None for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
         if math.isinf(self.low):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ropewalk.evaluate.battery import FAR_TOKENS, far_from
 from ropewalk.evaluate.statistics import FEWEST, Interval, paired
 from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
 from ropewalk.report.markup import LANGUAGES, Content, Html, element, html
@@ -164,7 +165,7 @@ def _parts(tail: Mapping[str, Any], lengths: Sequence[int], *, scaled: bool) -> 
         if tail[name] is not None and (scaled or name != "short_cost")
     ]
     cells = [
-        [name, signed(one.mean), ends(one), f"{one.deviation:.4f}"]
+        [name, signed(one.mean), ends(one), f"{one.deviation:.4f}" if one.documents > 1 else ""]
         for name, one in ((name, interval(each)) for name, each in rows)
     ]
     heads = [words("measure"), *(Heading(said=words(key), number=True) for key in ("mean", "interval", "deviation"))]
@@ -184,15 +185,15 @@ def _engines(each: Sequence[Mapping[str, Any]], *, scaled: bool) -> Html:
     return html([element("h2", title), about, table(heads, rows, label=title, sorts=False, stacks=True), missing])
 
 
-def _with_ends(one: Interval) -> str:
-    return f"{signed(one.mean)} ({ends(one)})"
+def _with_ends(one: Interval) -> Content:
+    return [signed(one.mean), " (", ends(one), ")"]
 
 
 def _perplexity(each: Sequence[Mapping[str, Any]]) -> Html:
     keys = ("window", "stride", "perplexity", "bits")
     heads = [words("protocol"), *(Heading(said=words(key), number=True) for key in keys)]
     rows = [
-        [one["protocol"], f"{one['length']:,}", f"{one['stride']:,}", f"{one['perplexity']:.3f}",
+        [words(one["protocol"]), f"{one['length']:,}", f"{one['stride']:,}", f"{one['perplexity']:.3f}",
          f"{one['bits_per_byte']:.4f}"]
         for one in each
     ]  # fmt: skip
@@ -209,7 +210,7 @@ def _how(found: Mapping[str, Any]) -> Html:
         [
             element("h2", words("documents_title")),
             element("p", words("protocol_about", tail=f"{found['tail_tokens']:,}", fewest=FEWEST)),
-            element("p", words("rule", rule=found["rule"])),
+            element("p", _rule(found)),
             left,
             [element("p", words("not_measured", what=what), class_="soft") for what in found["not_measured"]],
             fold(
@@ -221,16 +222,31 @@ def _how(found: Mapping[str, Any]) -> Html:
     )
 
 
+def _rule(found: Mapping[str, Any]) -> dict[str, str]:
+    """The report has it in English."""
+    longest = max(int(length) for length in found["tail"]["loss"])
+    trained = found["trained"]
+    if longest <= trained:
+        near = far_from(trained, [int(length) for length in found["tail"]["loss"]])
+        return words("rule_all", rule=found["rule"], near=f"{near:,}")
+    said = {"tail": f"{found['tail_tokens']:,}", "trained": f"{trained:,}"}
+    return words("rule", rule=found["rule"], least=FAR_TOKENS, **said)
+
+
 def at(by_length: Mapping[Any, Any], length: int) -> Any:
     """Lengths are text where this was read from JSON."""
     return by_length[length] if length in by_length else by_length[str(length)]
 
 
 def interval(given: Mapping[str, Any]) -> Interval:
+    if given["documents"] == 1:
+        return paired([given["mean"]])
     return Interval(**{name: value for name, value in given.items() if name != "verdict"})
 
 
-def ends(one: Interval) -> str:
+def ends(one: Interval) -> Content:
+    if one.documents == 1:
+        return words("one_document")
     return f"{signed(one.low)}\u00a0\u2026\u00a0{signed(one.high)}"
 
 

@@ -160,7 +160,13 @@ def _heats(panels: Mapping[str, Panel], title: Mapping[str, str]) -> Html:
         across = {language: panel.x.label for language, panel in panels.items()}
         up = {language: panel.y.label for language, panel in panels.items()}
         names = [{language: heats[language][i].names[kind] for language in heats} for kind in range(len(mark.names))]
-        rows = [[str(place), _runs(row, names)] for place, row in enumerate(mark.rows)]
+        named = {language: dict(panel.y.ticks or ()) for language, panel in panels.items()}
+        rows = [
+            [{language: ticks.get(place + 0.5, str(place)) for language, ticks in named.items()}, _runs(row, names)]
+            for place, row in enumerate(mark.rows)
+        ]
+        if panels[next(iter(panels))].y.low < panels[next(iter(panels))].y.high:
+            rows.reverse()  # as drawn, where the first is at the bottom
         headings = [{language: up[language] or "#" for language in up}, across]
         found.append(table(headings, rows, label=title, sorts=False))
     return html(found)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ropewalk.evaluate.battery import FAR_TOKENS
 from ropewalk.extend.candidates.base import STILL, by_reason
 from ropewalk.extend.tails import SOME
 from ropewalk.report.eval_page import interval
@@ -166,7 +167,11 @@ def _not_written(shown: Shown, tuned: Mapping[str, Any] | None) -> dict[str, str
     scaling = None if shown.said["winner"] == "crop" else shown.first["candidate"]["scaling"]
     if scaling is not None:
         return words("own_model" if native else "measured_model", scaling=json.dumps(scaling))
-    return words("undecided" if shown.said["kind"] == "too few" else "nothing_written")
+    if shown.said["kind"] == "too few":
+        return words("undecided")
+    if shown.said["winner"] == "crop":
+        return words("serve_cropped", crop=f"{shown.first['tail']['best_crop']:,}")
+    return words("nothing_written")
 
 
 def how(shown: Shown) -> Html:
@@ -181,7 +186,7 @@ def how(shown: Shown) -> Html:
         [
             element("h2", words("how_title")),
             element("p", words("how", tail=f"{found['tail_tokens']:,}", some=SOME)),
-            element("p", words("rule", rule=found["rule"])),
+            element("p", _rule(found)),
             [element("p", words("not_measured", what=what), class_="soft") for what in found["not_measured"]],
             [
                 element("p", words("not_tried", name=", ".join(names), why=why), class_="soft")
@@ -191,6 +196,14 @@ def how(shown: Shown) -> Html:
             element("p", words("again", digest=found["digest"][:16]), class_="soft"),
         ]
     )
+
+
+def _rule(found: Mapping[str, Any]) -> dict[str, str]:
+    """The result has it in English."""
+    sizes = {name: len(each) for name, each in found["sets"].items()}
+    tokens = {"longest": found["to"], "tail": found["tail_tokens"], "near": found["near"]}
+    commas = {name: f"{count:,}" for name, count in tokens.items()}
+    return words("rule", rule=found["rule"], least=FAR_TOKENS, **commas, **sizes)
 
 
 def _allowed(one: Mapping[str, Any]) -> str:
@@ -204,4 +217,5 @@ def _against(one: Mapping[str, Any]) -> str | dict[str, str]:
 
 def _round(one: Mapping[str, Any]) -> dict[str, str]:
     kind = one["name"].partition(" at ")[0].replace(" ", "_")
-    return words(f"round_{kind}", length=f"{one['length']:,}", scored=f"{one['scored']:,}")
+    documents = words("one_document" if one["documents"] == 1 else "count_documents", count=one["documents"])
+    return words(f"round_{kind}", length=f"{one['length']:,}", scored=f"{one['scored']:,}", documents=documents)
