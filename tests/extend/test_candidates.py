@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ropewalk.extend.candidates import Candidate, Rope, formulas
+from ropewalk.extend.candidates import Candidate, Rope, formulas, without
 from ropewalk.scaling import Llama3, LongRoPE, YaRN
 
 BASE, WIDTH, L, N = 10_000.0, 64, 2048, 8192
@@ -104,6 +104,27 @@ def test_what_is_no_scaling_says_so() -> None:
 def test_at_the_trained_length_nothing_stands_twice() -> None:
     names = [one.name for one in formulas(Rope(BASE, WIDTH, L, L))]
     assert names == ["leave", "crop", "sinks", "yarn from 2L/3", "yarn from L/2", "soft clip", "hard clip"]
+    missing = without(Rope(BASE, WIDTH, L, L))
+    assert {*names, *missing} == {*FOUND}
+    assert {*missing.values()} == {"the same as leave"}
+
+
+@pytest.mark.parametrize(
+    ("rope", "missing"),
+    [
+        (Rope(1e6, 128, 4096, 262_144), {"gradient base": "its factor is "}),
+        (Rope(1e4, 64, 1024, 131_072), {"dynamic base": "its factor is 1.626e+04", "gradient base": "its factor is "}),
+        (Rope(9e11, 128, L, 4 * L), {"ntk": "its base is 3.68e+12", "base and yarn": "its base is 1.82e+12"}),
+        (Rope(1e4, 2, L, N), {"ntk": "a base changes nothing", "base and yarn": "a base changes nothing"}),
+        (Rope(1e4, 64, 4, 16), {"yarn": "no ramp", "yarn from L/2": "no ramp", "gradient base": "no meaning"}),
+        (Rope(1e4, 4, 1_000_000, 2_000_000), {"soft clip": "fewer than 2", "hard clip": "fewer than 2"}),
+    ],
+)
+def test_what_a_rotation_does_not_have_is_named(rope: Rope, missing: dict[str, str]) -> None:
+    found = without(rope)
+    for name, why in missing.items():
+        assert why in found[name]
+    assert {*found, *(one.name for one in formulas(rope))} == {*FOUND}
 
 
 def test_a_checkpoint_with_a_scaling_is_left_with_it() -> None:
@@ -133,6 +154,9 @@ def test_yarn_keeps_the_settings_that_the_checkpoint_has() -> None:
         assert (one.factor, one.truncate, one.rotary_gain) == (factor, False, 1.0)
         assert one.logit_gain == pytest.approx((0.1 * math.log(factor) + 1) ** 2)
     assert "yarn without gain" not in found, "it is yarn, whose gain is elsewhere"
+    assert without(rope)["yarn without gain"] == "the same as yarn"
+    # A list of divisors would lose the gain on scores.
+    assert not {"gain only", "own and linear", "own and yarn"} & {*found}
     ramp = found["llama3"]
     assert isinstance(ramp, Llama3)
     kept = {one.name: one.scaling for one in formulas(Rope(BASE, WIDTH, L, N, Llama3(factor=2, trained=L, high=8.0)))}

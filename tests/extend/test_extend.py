@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.inspect.lengths import reach
 from ropewalk.checkpoints.resolve.read import read
+from ropewalk.evaluate.checkpoint import digest
 from ropewalk.extend import greedy
 from ropewalk.extend.asking import Elsewhere
 from ropewalk.extend.choose import choose, rotation
@@ -217,6 +219,27 @@ def test_proportional_rope_is_refused_as_inspect_says(tmp_path: Path) -> None:
     assert any(said in words for words in reach(read(tmp_path), 4096).words)
     with pytest.raises(ValueError, match=said):
         rotation(tmp_path, 4096)
+
+
+def test_a_model_that_changed_since_this_process_opened_it_is_opened_again(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+
+    def instead(asking: Any, *given: Any, **more: Any) -> Any:
+        held.append(asking.stored.model)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ropewalk.extend.choose.run", instead)
+    monkeypatch.setattr("ropewalk.extend.choose.draw", lambda *given, **more: Sets([], [], [], "none"))
+    source = shutil.copytree(models / "source", tmp_path / "source")
+    for scale in (1.0, 0.5):
+        weights = load_file(source / "model.safetensors")
+        save_file({name: scale * value for name, value in weights.items()}, source / "model.safetensors")
+        with pytest.raises(KeyboardInterrupt):
+            choose(source, TO, [], tmp_path / "work", tail=32)
+    assert held[0] != held[1]
+    assert held[1] == digest(source)
 
 
 def test_workers_alone_hold_the_model(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

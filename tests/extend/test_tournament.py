@@ -135,6 +135,21 @@ def test_cropping_and_sinks_are_judged_and_win_nothing() -> None:
     assert seen[0].positions.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_sinks_have_the_baseline_of_the_finalists() -> None:
+    """On the 8 documents that sinks are measured on the shorter crop is better, and on all of them the longer one."""
+
+    class Uneven(Engineered):
+        def nats(self, passage: Passage, scaling: Any = None) -> Any:
+            first = any(np.array_equal(passage.tokens, one.tokens[-32:]) for one in sets(16).judge[:8])
+            shorter = len(passage.tokens) == 32
+            return super().nats(passage, scaling) + shorter * (-0.2 if first else 0.4)
+
+    found = held(Uneven(REACH), [SINKS, GOOD], sets=sets(16))
+    baselines = {name: one.tail.best_crop for name, one in found.judged.items()}
+    assert baselines == {"good": 64, "sinks": 64}
+    assert found.judged["sinks"].gain.documents == 8
+
+
 def test_a_window_with_sinks_wins_nothing_even_where_it_gains() -> None:
     found = held(Engineered(REACH, {8.0: 0.1}), [LEAVE, GOOD, STRONGER]).judged
     assert decide({"sinks": Judged(SINKS, found["good"].tail), "stronger": found["stronger"]}).winner == "stronger"
@@ -391,6 +406,12 @@ def test_the_three_sets_share_no_document_and_are_drawn_by_their_text(tmp_path: 
     assert "first 2 to search, the next 2 to select, 8" in drawn.rule
     with pytest.raises(ValueError, match="20 documents will do and 28 are needed"):
         draw([tmp_path], encode, **given, number=2)
+    with pytest.raises(ValueError, match="1 fewer than 256 tokens, 1 an end that repeats nothing far, 40 near copies"):
+        draw([tmp_path], encode, **given, number=2)
+    # Those before the last one taken.
+    counts = [sum(one.left_out.values()) for one in (drawn, second)]
+    assert counts[0] <= counts[1] <= 42
+    assert 0 < counts[1]
 
 
 @pytest.mark.parametrize(("extended", "kind", "crop"), [(None, "extend", 32), (128, "crop better", 128)])
@@ -427,6 +448,8 @@ def test_lengths_have_something_to_crop_to() -> None:
     assert lengths_of(rope(256, 2048), 251)
     assert lengths_of(rope(8192, 2**18, 2**17), 512) == [8192, 2**16, 2**17, 2**18]  # Llama 3.1
     assert lengths_of(rope(8192, 2**17, 2**17), 512) == [2**15, 2**16, 2**17]
+    long = replace(rope(8192, 2**17, 2**17), scaling=Linear(factor=16))
+    assert lengths_of(long, 512) == [8192, 2**15, 2**16, 2**17]
 
 
 def test_rank_correlation() -> None:

@@ -515,6 +515,11 @@ def test_what_is_trained_is_not_what_won_where_that_is_the_model_as_it_is() -> N
     assert left.candidate.name == "leave"
     extended = run(asking, ROPE, sets(), candidates[1:], None, tail_tokens=TAIL, cheap=False)
     assert tune.left_as_it_is(extended) is None
+    # At a length that it reads, a model is not worse for being left, however unsure its gain over cropping is.
+    own = replace(found, verdict=replace(found.verdict, kind="crop", winner="crop", own=True))
+    left = tune.left_as_it_is(own)
+    assert left is not None
+    assert left.candidate.name == "leave"
 
 
 GAINS = [0.2 + 0.001 * number for number in range(10)]

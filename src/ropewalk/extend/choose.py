@@ -22,7 +22,7 @@ from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.engines.ours import scaled as with_scaling
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Elsewhere, Opening, Progress, forget
-from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
+from ropewalk.extend.candidates import Candidate, Rope, formulas, listed, without
 from ropewalk.extend.candidates.base import SEARCHED, by_reason, scaled
 from ropewalk.extend.judging import ASKED
 from ropewalk.extend.rounds import Round
@@ -117,6 +117,7 @@ def choose(
         need()
         _can_be_listed(path, rope)
     candidates, refused = servable(path, rope, only)
+    not_tried = refused if only is not None else without(rope) | refused
     if only is None and all(one.scaling is None for one in candidates):
         why = "; ".join(by_reason(refused))
         raise ValueError(f"none of the {len(refused)} scalings could be written for {path}: {why}")
@@ -125,6 +126,7 @@ def choose(
     if tuning is not None:
         _can_be_trained(path, rope, [*candidates, *([] if search is None else [_list(rope)])], tuning)
     near = far_from(rope.reads, lengths_of(rope, tail))
+    forget()  # the files at a path may have changed since this process opened them
     with alone(work):
         threads = None if workers.here else max(1, (os.cpu_count() or 1) // workers.count)
         opening = Opening(str(path), name=engine, dtype=dtype, threads=threads)
@@ -138,7 +140,7 @@ def choose(
         say(sets.rule)
         # Known before anything is measured, which takes hours.
         kept, alike = ({}, 0) if tuning is None else _to_train_on(texts, sets, encode)
-        for why, names in by_reason(refused).items():
+        for why, names in by_reason(not_tried).items():
             say(f"not tried: {', '.join(names)}: {why}")
         stored = Stored(computes, work / MEASUREMENTS)
         # Loading and drawing took some of it.
@@ -146,7 +148,7 @@ def choose(
         with closing(Asking(stored, opening, workers, seconds=left, progress=progress)) as asking:
             found = run(
                 asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
-                not_tried=refused, asked=asked, ended=ended,
+                not_tried=not_tried, asked=asked, ended=ended,
             )  # fmt: skip
         weights = computes.model
         if tuning is not None:

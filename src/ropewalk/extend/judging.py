@@ -47,9 +47,9 @@ class Judged:
 
     @property
     def gains(self) -> list[float]:
-        """Over the best crop at the longest length, one a document."""
+        """Over the best crop at the longest length, one a document; of sinks, on the first ones alone."""
         crop, loss = self.tail.crop[self.tail.best_crop], self.tail.loss[self.tail.lengths[-1]]
-        return [before - after for before, after in zip(crop, loss, strict=True)]
+        return [before - after for before, after in zip(crop, loss, strict=False)]
 
     @property
     def gain(self) -> Interval:
@@ -104,9 +104,10 @@ def judge(
         given: dict[str, Any] = {"near": near, "lengths": lengths, "tail": tail_tokens}
         return {
             one.name: tails.measure(
-                # Sinks win nothing, and what they are worth is seen on some documents.
                 seen(engine, one, near),
-                documents[: tails.SOME] if one.text == "sinks" else documents,
+                documents,
+                # Sinks win nothing, and what they are worth is seen on some documents.
+                whole=tails.SOME if one.text == "sinks" else len(documents),
                 scaling=one.scaling,
                 **given,
             )
@@ -201,7 +202,8 @@ def decide(judged: Mapping[str, Judged], *, own: bool = False) -> Verdict:
     best = max(finals, key=lambda name: finals[name].gain.mean)
     if finals[best].gain.documents < FEWEST:
         return Verdict("too few", "crop", best, [], [], own)
-    left = _left(finals) if own else None
+    as_it_is = unchanged(finals) if own else None
+    left = None if as_it_is is None else as_it_is.candidate.name
     changes = {} if left is None else {name: between(one, finals[left]) for name, one in finals.items() if name != left}
     p_values = {name: p_value(one.gains) for name, one in finals.items()}
     apart = holm(p_values | {f"{name} over leaving": p_value(each) for name, each in changes.items()})
@@ -222,17 +224,18 @@ def decide(judged: Mapping[str, Judged], *, own: bool = False) -> Verdict:
     return Verdict(kind, winner, best, tied, proven, own)
 
 
-def _left(finals: Mapping[str, Judged]) -> str | None:
-    """The model as it is."""
-    return next((name for name, one in finals.items() if one.candidate.scaling is None), None)
+def unchanged(judged: Mapping[str, Judged]) -> Judged | None:
+    """The model as it is, given the whole text."""
+    whole = (one for one in judged.values() if one.candidate.text == "whole")
+    return next((one for one in whole if one.candidate.scaling is None), None)
 
 
 def over_leaving(verdict: Verdict, judged: Mapping[str, Judged]) -> Interval | None:
     """By how much the winner is better than no change; None where that is not asked, or is the winner."""
-    left = _left({name: one for name, one in judged.items() if one.candidate.text == "whole"})
-    if not verdict.own or left is None or verdict.winner in ("crop", left):
+    left = unchanged(judged)
+    if not verdict.own or left is None or verdict.winner in ("crop", left.candidate.name):
         return None
-    return paired(between(judged[verdict.winner], judged[left]))
+    return paired(between(judged[verdict.winner], left))
 
 
 def _simplest(one: Judged) -> tuple[bool, bool, float, float]:

@@ -7,8 +7,8 @@ Which documents stand where is decided by a rule before anything is measured, fr
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Sets:
     rule: str
     number: int = 0
     """Which draw the documents to judge on are."""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How many of the documents before the last one taken do not follow the rule, by the reason."""
 
     @property
     def seed(self) -> int:
@@ -67,17 +69,19 @@ def draw(
     far = FAR.format(tail=tail, least=FAR_TOKENS, near=near)
     found: list[Document] = []
     known, exactly = Copies(), set[bytes]()
-    short = copies = 0
+    short, near_only, copies = f"fewer than {longest:,} tokens", "an end that repeats nothing far", "near copies"
+    left_out = dict.fromkeys((short, near_only, copies), 0)
     for name, text in _ordered(paths):
         document = cut(name, text, encode, longest)
         if document is None:
-            short += 1
+            left_out[short] += 1
             continue
         if len(far_places(document.tokens, tail, near)) < FAR_TOKENS:
+            left_out[near_only] += 1
             continue
         # Two editions of a text, or two that differ past what is read, are one document.
         if (tokens := document.tokens.tobytes()) in exactly or known.has(read := document.read_of(text)):
-            copies += 1
+            left_out[copies] += 1
             continue
         exactly.add(tokens)
         known.add(read)
@@ -87,12 +91,15 @@ def draw(
     rule = RULE.format(longest=longest, far=far, search=quarter, select=quarter, judge=judge)
     if len(found) < wanted:
         raise ValueError(
-            f"{len(found)} documents will do and {wanted} are needed ({short} have fewer than {longest:,} tokens, "
-            f"{copies} are near copies of others); "
+            f"{len(found)} documents will do and {wanted} are needed (left out: {counts(left_out) or 'none'}); "
             f"the rule: {rule}. Give more texts, or fewer documents to judge on (now {judge})"
         )
     start = 2 * quarter + judge * number
-    return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule, number)
+    return Sets(found[:quarter], found[quarter : 2 * quarter], found[start:wanted], rule, number, left_out)
+
+
+def counts(left_out: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.items() if count)
 
 
 def _ordered(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:

@@ -56,19 +56,23 @@ def measure(
     lengths: Sequence[int],
     tail: int,
     scaling: Scaling | None,
+    whole: int,
 ) -> Tail:
-    """Cropping at the lengths up to `near`, and the candidate at the longest."""
+    """Cropping at the lengths up to `near` on all documents, so that every candidate has the same best one, and the
+    candidate at the longest length on the first `whole`."""
     within = tuple(length for length in lengths if length <= near)
     longest = lengths[-1]
     found = Tail(tuple(lengths), within, {n: [] for n in within}, {longest: []}, [], [])
-    for document in documents:
+    for number, document in enumerate(documents):
         crops = {n: engine.nats(Passage.plain(document.tokens[-n:], tail)) for n in within}
-        whole = engine.nats(Passage.plain(document.tokens, tail), scaling)
         for length, each in crops.items():
             found.crop[length].append(float(each.mean()))
-        found.loss[longest].append(float(whole.mean()))
+        if number >= whole:
+            continue
+        longer = engine.nats(Passage.plain(document.tokens, tail), scaling)
+        found.loss[longest].append(float(longer.mean()))
         places = far_places(document.tokens, tail, near)
-        pair = (float(crops[within[-1]][places].mean()), float(whole[places].mean())) if len(places) else None
+        pair = (float(crops[within[-1]][places].mean()), float(longer[places].mean())) if len(places) else None
         found.far.append(pair)
     return found
 

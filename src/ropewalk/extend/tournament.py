@@ -42,7 +42,7 @@ class Result:
     sets: Sets
     tried: list[Candidate]
     not_tried: dict[str, str]
-    """Candidates that no engine would compute, with the reason."""
+    """Candidates that this rotation does not have, and those that no engine would compute, with the reason."""
     rounds: list[Round]
     judged: dict[str, Judged]
     not_measured: list[str]
@@ -74,6 +74,7 @@ class Result:
             "rope": {"base": rope.base, "width": rope.width},
             "rule": self.sets.rule,
             "sets": self.sets.to_dict(),
+            "left_out": self.sets.left_out,
             "candidates": [{**one.to_dict(), "divisors": list(rope.divisors(one.scaling))} for one in self.tried],
             "not_tried": self.not_tried,
             "rounds": [one.to_dict() for one in self.rounds],
@@ -99,6 +100,8 @@ def lengths_of(rope: Rope, tail: int) -> list[int]:
     one, and half of that."""
     reads, to = rope.reads, rope.to
     usual = {reads // 2, reads, rope.trained, to // 2, to} if to > reads else {to // 4, to // 2, to}
+    if rope.scaling is not None:  # up to that, LongRoPE and dynamic rotate as they were trained
+        usual.add(rope.trained)
     found = sorted(length for length in usual if tail < length <= to)
     near = far_from(reads, found) if found else to
     if (room := near - SINKS) <= tail:

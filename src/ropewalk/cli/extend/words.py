@@ -22,6 +22,7 @@ JUDGED = ("judged", "factor", "gain over cropping", "far tokens", "needles", "sh
 
 
 def show(result: Result) -> None:
+    from ropewalk.extend.sets import counts
     from ropewalk.extend.tails import SOME
 
     write(result.sentence)
@@ -65,7 +66,8 @@ def show(result: Result) -> None:
     for why, names in by_reason(result.not_tried).items():
         write(f"not tried: {', '.join(names)}: {why}")
     some = f"short cost and sinks on the first {SOME}, " if len(result.sets.judge) > SOME else ""
-    write(f"{len(result.sets.judge)} documents, {some}nats per token, {result.engine}; {result.sets.rule}")
+    left = f"; left out: {counts(result.sets.left_out)}" if any(result.sets.left_out.values()) else ""
+    write(f"{len(result.sets.judge)} documents, {some}nats per token, {result.engine}; {result.sets.rule}{left}")
 
 
 def searched_lines(found: Searched) -> list[str]:

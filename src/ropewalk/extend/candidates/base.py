@@ -20,6 +20,7 @@ SINKS = 4
 """First tokens that a window with sinks keeps (arXiv 2309.17453)."""
 SEARCHED = "searched"
 """The name of what a search found: of two that are as good, a formula is the simpler one."""
+ON_SCORES = "its own scaling has a gain on attention scores, which a list of divisors cannot keep"
 STILL = 1e9
 """A divisor that stops a pair: within a million positions it turns by less than float32 tells from 0."""
 
@@ -103,6 +104,14 @@ class Candidate:
         }
 
 
+@dataclass(frozen=True)
+class Missing:
+    """A candidate that this rotation does not have."""
+
+    name: str
+    why: str
+
+
 def scaled(name: str, about: str, scaling: Scaling, rope: Rope) -> Candidate:
     return Candidate(name, about, scaling, factor=max(rope.divisors(scaling)), gain=scaling.rotary_gain)
 
@@ -112,6 +121,10 @@ def listed(name: str, about: str, divisors: Sequence[float], gain: float, rope: 
     each = tuple(float(divisor) for divisor in divisors)
     scaling = LongRoPE(short=each, long=each, trained=rope.trained, factor=rope.ratio, attention_factor=gain)
     return Candidate(name, about, scaling, factor=max(each), gain=gain)
+
+
+def no_ramp(trained: int, base: float) -> str:
+    return f"YaRN as shipped has no ramp for {trained:,} trained tokens and a base of {base:.3g}"
 
 
 def by_reason(not_tried: Mapping[str, str]) -> dict[str, list[str]]:

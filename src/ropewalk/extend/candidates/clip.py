@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ropewalk.extend.candidates.base import STILL, Candidate, Rope, listed
+from ropewalk.extend.candidates.base import STILL, Candidate, Missing, Rope, listed
 
 
-def candidates(rope: Rope) -> Iterator[Candidate]:
+def candidates(rope: Rope) -> Iterator[Candidate | Missing]:
     turns = rope.turns()
     slow = sum(one < 1 for one in turns)
     if slow < 2:
+        for name in ("soft clip", "hard clip"):
+            yield Missing(name, "fewer than 2 pairs never complete a turn within the trained length")
         return
     kept = [1.0] * (len(turns) - slow)
     falling = [0.5 * (1 + math.cos(math.pi * i / (slow - 1))) for i in range(slow)]

@@ -5,19 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ropewalk.extend.candidates.base import Candidate, Rope, listed, usual_gain
+from ropewalk.extend.candidates.base import Candidate, Missing, Rope, listed, no_ramp, usual_gain
 from ropewalk.scaling import NTK, YaRN
 from ropewalk.scaling.exact import LARGEST_BASE
 
+NAME = "base and yarn"
 
-def candidates(rope: Rope) -> Iterator[Candidate]:
+
+def candidates(rope: Rope) -> Iterator[Candidate | Missing]:
     half = math.sqrt(rope.ratio)
     if rope.width < 4:
+        yield Missing(NAME, "a base changes nothing for a single pair")
         return
     base = float(NTK(factor=half).scaled_base(rope.base, rope.width))
+    if base > LARGEST_BASE:
+        yield Missing(NAME, f"its base is {base:.3g}, and the largest is {LARGEST_BASE:.3g}")
+        return
     try:
-        frequencies = YaRN(factor=half, trained=rope.trained).frequencies(min(base, LARGEST_BASE), rope.width)
+        frequencies = YaRN(factor=half, trained=rope.trained).frequencies(base, rope.width)
     except ValueError:
-        return  # no ramp for such a base
+        yield Missing(NAME, no_ramp(rope.trained, base))
+        return
     divisors = [before / float(after) for before, after in zip(rope.plain, frequencies, strict=True)]
-    yield listed("base and yarn", "half by a larger base, half by YaRN", divisors, usual_gain(half), rope)
+    yield listed(NAME, "half by a larger base, half by YaRN", divisors, usual_gain(half), rope)

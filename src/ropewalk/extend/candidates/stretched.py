@@ -12,15 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ropewalk.extend.candidates.base import Candidate, Rope, listed, usual_gain
+from ropewalk.extend.candidates.base import ON_SCORES, Candidate, Missing, Rope, listed, usual_gain
 
 FAST, SLOW = 32.0, 1.0
 
 
-def candidates(rope: Rope) -> Iterator[Candidate]:
+def candidates(rope: Rope) -> Iterator[Candidate | Missing]:
     own = rope.scaling
-    # A list has no gain on scores.
-    if own is None or rope.own or own.logit_gain != 1:
+    if own is None or rope.own:
+        return
+    if own.logit_gain != 1:
+        yield Missing("own and linear", ON_SCORES)
+        yield Missing("own and yarn", ON_SCORES)
         return
     s = rope.to / rope.reads
     now = [float(omega) for omega in own.for_length(rope.reads).frequencies(rope.base, rope.width)]

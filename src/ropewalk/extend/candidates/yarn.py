@@ -14,16 +14,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ropewalk.checkpoints.inspect.lengths import as_before
-from ropewalk.extend.candidates.base import Candidate, Rope, listed, scaled, usual_gain
+from ropewalk.extend.candidates.base import Candidate, Missing, Rope, listed, no_ramp, scaled, usual_gain
 from ropewalk.scaling import Scaling, YaRN
 
 ASSUMED = {"2L/3": 2 / 3, "L/2": 1 / 2}
 
 
-def candidates(rope: Rope) -> Iterator[Candidate]:
+def candidates(rope: Rope) -> Iterator[Candidate | Missing]:
     s, gain = rope.ratio, usual_gain(rope.ratio)
     plain = _as_shipped(rope, s, rope.trained)
-    if plain is not None:
+    if plain is None:
+        for name in ("yarn", "yarn without gain", "yarn revised", "yarn revised without gain"):
+            yield Missing(name, no_ramp(rope.trained, rope.base))
+    else:
         yield scaled("yarn", "the ramp that is shipped, arXiv 2309.00071", plain, rope)
         without = YaRN.model_validate({**dict(plain), "attention_factor": 1.0})
         yield scaled("yarn without gain", "the ramp that is shipped, without its gain", without, rope)
@@ -36,7 +39,9 @@ def candidates(rope: Rope) -> Iterator[Candidate]:
     for name, share in ASSUMED.items():
         trained = round(rope.trained * share)
         assumed = _as_shipped(rope, rope.to / trained, trained)
-        if assumed is not None:
+        if assumed is None:
+            yield Missing(f"yarn from {name}", no_ramp(trained, rope.base))
+        else:
             about = f"YaRN, as if trained at {trained:,} tokens, arXiv 2410.18745"
             yield scaled(f"yarn from {name}", about, assumed, rope)
 

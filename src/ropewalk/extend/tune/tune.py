@@ -17,7 +17,7 @@ from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, Opening, Progress
 from ropewalk.extend.candidates import Candidate
-from ropewalk.extend.judging import Judged, judge, settle
+from ropewalk.extend.judging import ASKED, Judged, judge, settle, unchanged
 from ropewalk.extend.tournament import MEASUREMENTS, Result
 from ropewalk.extend.tune.texts import write_data
 from ropewalk.extend.tune.training import recipe, trained
@@ -37,8 +37,10 @@ def start_of(found: Result) -> Judged:
 
 
 def left_as_it_is(found: Result) -> Judged | None:
-    """The model without a change where that won, and so is not what is trained."""
-    return found.judged[found.verdict.winner] if found.verdict.kind == "leave" else None
+    """The model without a change, where that won or is a finalist whatever it does: then training must beat it too."""
+    if found.verdict.kind == "leave":
+        return found.judged[found.verdict.winner]
+    return unchanged(found.judged) if found.verdict.own else None
 
 
 def tune(
@@ -76,7 +78,7 @@ def tune(
     with closing(Asking(stored, own, workers, seconds=left, progress=progress)) as asking:
         finals, skips = judge(
             asking, [Candidate(name, "")], found.sets.judge, encode,
-            lengths=untuned.tail.lengths, seed=found.sets.seed, **given,
+            lengths=untuned.tail.lengths, seed=found.sets.seed, asked=_asked(untuned), **given,
         )  # fmt: skip
         measured, _, more = settle(asking, finals, found.sets.judge, **given)
     about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
@@ -88,6 +90,11 @@ def tune(
         untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, paired(own_gains), kind,
         [*skips, *more], alike,
     )  # fmt: skip
+
+
+def _asked(untuned: Judged) -> int:
+    """Documents into which needles were put before, so that shares of as many are compared."""
+    return len(untuned.needles[-1].found) if untuned.needles else ASKED
 
 
 def checkpoint(tuned: Tuned, source: Path) -> Path:

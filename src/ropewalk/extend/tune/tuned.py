@@ -95,7 +95,7 @@ class Tuned:
 
 def decide(tuned: Judged, untuned: Judged, own: Sequence[float], left: Judged | None = None) -> tuple[Kind, Interval]:
     """The verdict, and by how much it is better than before training. own: by how much the tuned weights gain over
-    themselves cropped, one number a document. left: the model as it is, where that won."""
+    themselves cropped, one number a document. left: the model as it is, where that must be beaten too."""
     differences = between(tuned, untuned)
     over = paired(differences)
     if over.documents < FEWEST:
