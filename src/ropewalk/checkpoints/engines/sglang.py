@@ -39,7 +39,8 @@ def read(resolved: Resolved) -> Reading:
         return Reading(engine=ENGINE, version=VERSION, refusal=why)
     draft, switch = Draft(), "static"
     draft.besides = _besides(facts, own, draft)
-    for subject in facts.subjects():
+    for stated in facts.subjects():
+        subject = transformers5.held(facts, stated, draft)
         scaling = subject.layer.scaling
         base = _base(subject, own, draft)
         if scaling is not None and own in names["no_scaling"]:

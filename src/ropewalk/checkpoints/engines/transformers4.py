@@ -52,7 +52,9 @@ def read(resolved: Resolved) -> Reading:
     for stated in subjects:
         subject = _lost(stated, seen.plans[stated.side].layers[stated.numbers[0]], draft)
         scaling = subject.layer.scaling
-        if scaling is None and subject.partial and not rotates_part(resolved, "transformers4"):
+        whole = subject.partial and not rotates_part(resolved, "transformers4")
+        # Under a scaling the shared code reads partial_rotary_factor at the top of any config.
+        if whole and (scaling is None or facts.text.get("partial_rotary_factor") is None):
             why = f"its {resolved.model_type} does not read {subject.partial}"
             draft.whole(subject, why, "transformers#48652, transformers#48241")
         elif scaling is not None and facts.row.transformers.no_scaling_in_4:

@@ -11,16 +11,21 @@ The plan was read from its code, so windows, layers without rotation, temperatur
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.generated import engine_names
 from ropewalk.checkpoints.engines.base import LayerReading, Reading, gain, yarn_of
 from ropewalk.checkpoints.engines.besides import GAINS
 from ropewalk.checkpoints.engines.draft import Draft
 from ropewalk.checkpoints.engines.facts import Facts, Subject
+from ropewalk.checkpoints.resolve.hf import resolve
 from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 5", "5.22.2"
+
+SCALING_APART = ("cohere2_moe",)
+"""Types whose config class has `rope_scaling` for a field of its own, which is not merged into rope_parameters."""
 
 PER_CALL = "in every call, by its largest position"
 GROWING = "by the longest text seen so far"
@@ -35,10 +40,15 @@ def read(resolved: Resolved) -> Reading:
     if refusal := refused(facts, 5):
         return Reading(engine=ENGINE, version=VERSION, refusal=refusal)
     draft, switch = Draft(besides=facts.besides()), "static"
-    for subject in facts.subjects():
+    for stated in facts.subjects():
+        subject = held(facts, stated, draft)
         scaling = subject.layer.scaling
-        if scaling is None and subject.partial and not rotates_part(resolved, "transformers5"):
+        of_part = not subject.partial or rotates_part(resolved, "transformers5")
+        if scaling is None and not of_part:
             why = f"its {resolved.model_type} builds plain RoPE for the whole head, and does not read {subject.partial}"
+            draft.whole(subject, why, "transformers#48652")
+        elif scaling is not None and not of_part and not _states_part(facts, subject):
+            why = f"under {scaling.kind} its {resolved.model_type} reads partial_rotary_factor, not {subject.partial}"
             draft.whole(subject, why, "transformers#48652")
         elif facts.row.transformers.rotary_key_unread_in_5 and not _states_part(facts, subject):
             why = f"its {resolved.model_type} reads partial_rotary_factor of rope_parameters, not {subject.partial}"
@@ -76,6 +86,22 @@ def _default_theta(subject: Subject, theta: float, draft: Draft) -> LayerReading
     return subject.numbers_of(subject.layer.scaling, base=theta)
 
 
+def held(facts: Facts, stated: Subject, draft: Draft) -> Subject:
+    """The subject as transformers' config class holds it, which vLLM and SGLang build their models from, too."""
+    if stated.layer.scaling is None or not facts.old or facts.resolved.model_type not in SCALING_APART:
+        return stated
+    text = {key: value for key, value in facts.text.items() if key != "rope_scaling"}
+    seen = resolve(facts.with_text(text), where=facts.resolved.where, strict=False)
+    layer = seen.plans[stated.side].layers[stated.numbers[0]]
+    draft.ignore("rope_scaling")
+    draft.note(
+        f"takes no {stated.layer.scaling.kind} from rope_scaling",
+        f"the config class of {facts.resolved.model_type} has rope_scaling for a field that nothing reads; "
+        "write rope_parameters",
+    )
+    return replace(stated, layer=layer)
+
+
 def _states_part(facts: Facts, subject: Subject) -> bool:
     key = "partial_rotary_factor"
     return not subject.partial or facts.text.get(key) is not None or subject.block.get(key) is not None
@@ -94,6 +120,8 @@ def _object_theta(subject: Subject, theta: float, within: str, draft: Draft) -> 
 def refused(facts: Facts, version: int) -> str | None:
     """Scalings that fail when the model is built."""
     model_type = facts.resolved.model_type
+    if version == 5 and model_type == "mistral4" and facts.old and facts.old.get("partial_rotary_factor") is None:
+        return "its Mistral 4 loses the rotated part of a head where rope_scaling is given; write rope_parameters"
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if scaling is None:

@@ -25,6 +25,11 @@ from ropewalk.checkpoints.resolve.resolved import Resolved
 from ropewalk.scaling import Dynamic, Linear, LongRoPE, Proportional, YaRN
 
 ENGINE, VERSION = "vLLM", "0.32.0"
+LENGTHS = (
+    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
+    *("max_sequence_length", "max_seq_length", "seq_len"),
+)
+"""Keys of which it takes the smallest (transformers_utils/model_arch_config_convertor.py)."""
 
 
 def read(resolved: Resolved) -> Reading:
@@ -44,7 +49,8 @@ def read(resolved: Resolved) -> Reading:
         return Reading(engine=ENGINE, version=VERSION, refusal=why)
     draft, switch = Draft(), "static"
     draft.besides = _besides(facts, besides, draft)
-    for subject in facts.subjects():
+    for stated in facts.subjects():
+        subject = transformers5.held(facts, stated, draft)
         scaling = subject.layer.scaling
         if (why := _unable(facts, subject)) is not None:
             return Reading(engine=ENGINE, version=VERSION, refusal=why)
@@ -297,7 +303,8 @@ def _dynamic(facts: Facts, subject: Subject, scaling: Dynamic, draft: Draft) -> 
 
 def _length(facts: Facts) -> int | None:
     """max_model_len where none is given."""
-    longest = facts.longest
+    stated = [facts.text[key] for key in LENGTHS if _number(facts.text.get(key)) is not None]
+    longest = min([*([] if facts.longest is None else [facts.longest]), *map(int, stated)], default=None)
     scalings = [subject.layer.scaling for subject in facts.subjects()]
     if longest is None:
         return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ropewalk.checkpoints.engines import Reading, close, ratio
+from ropewalk.checkpoints.engines import Reading, close, ratio, vllm
 from ropewalk.checkpoints.engines.facts import Facts, frequencies
 from ropewalk.checkpoints.resolve.layers import FULL, SLIDING
 from ropewalk.checkpoints.resolve.part import Part
@@ -16,11 +16,6 @@ from ropewalk.scaling import Dynamic, LongRoPE, Scaling, YaRN, to_hf
 
 USUAL = {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}
 """What every engine takes for YaRN where the key is absent."""
-LENGTHS = (
-    *("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length"),
-    *("max_sequence_length", "max_seq_length", "seq_len"),
-)
-"""Keys of which vLLM takes the smallest (transformers_utils/model_arch_config_convertor.py)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +86,16 @@ class Config:
         scaling = wanted.scaling
         self.longest = wanted.to if scaling.longest is None else scaling.longest
 
+    @property
+    def unread(self) -> str | None:
+        """Why no version of transformers takes a scaling from this config; None where one may."""
+        if self.known.theta_key is None and "rope_parameters" not in self.known.defaults:
+            return f"the code of {self.facts.resolved.model_type} has a fixed base, and reads no scaling"
+        return None
+
     def new(self) -> dict[str, Any]:
         """The keys of transformers 5."""
-        found: dict[str, Any] = {self.known.longest_key: self.longest, "rope_parameters": self.parameters()}
+        found: dict[str, Any] = {**self._lengths(), "rope_parameters": self.parameters()}
         if self.facts.text.get("rope_scaling") is not None:
             found["rope_scaling"] = None  # it would win over rope_parameters
         return {**found, **self.bases(only_stated=True), **self._head()}
@@ -101,7 +103,7 @@ class Config:
     def old(self) -> dict[str, Any]:
         """The keys of transformers 4, which 5 reads too."""
         number = self.scaled_layer()
-        found: dict[str, Any] = {self.known.longest_key: self.longest}
+        found: dict[str, Any] = self._lengths()
         if self.facts.text.get("rope_scaling") is not None:
             found["rope_scaling"] = None
         block = self.block(number)
@@ -155,8 +157,12 @@ class Config:
     def short_lengths(self) -> dict[str, int]:
         """The length under its own name, and under every other that vLLM takes for the end where it is stated."""
         text, to = self.facts.text, self.wanted.to
-        stated = [key for key in LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
+        stated = [key for key in vllm.LENGTHS if isinstance(text.get(key), int | float) and text[key] < to]
         return dict.fromkeys((self.known.longest_key, *stated), to)
+
+    def _lengths(self) -> dict[str, int]:
+        """Of what is written: every one that is stated and too short, and under its own name what the scaling says."""
+        return {**self.short_lengths(), self.known.longest_key: self.longest}
 
     def bases(self, *, only_stated: bool) -> dict[str, Any]:
         """The base beside the parameters: where it stands in the file, it must not contradict them."""

@@ -41,8 +41,7 @@ def overrides(resolved: Resolved, scaling: Scaling, to: int, model: str = MODEL)
         why = f"a GGUF file has no config.json; make a directory of it: {convert}"
         return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, None)
     config = Config(facts, find_part(resolved.config, resolved.where), wanted)
-    if config.known.theta_key is None and "rope_parameters" not in config.known.defaults:
-        why = f"the code of {resolved.model_type} has a fixed base, and reads no scaling"
+    if (why := config.unread) is not None:
         return Override(engine=OTHERS, why=why), of_llama_cpp(wanted, model, config)
     if resolved.text_at not in ((), ("text_config",)):
         at = ".".join(resolved.text_at)

@@ -23,7 +23,11 @@ def scaled_config(wanted: Wanted) -> tuple[dict[str, Any], dict[str, str | None]
     resolved = wanted.resolved
     config = Config(Facts(resolved), find_part(resolved.config, resolved.where), wanted)
     tried = [_without_nulls(config.changed(changes)) for changes in (config.old(), config.new())]
-    read_by = [{name: short_of(wanted, one, engine) for name, engine in IN_DIRECTORIES.items()} for one in tried]
+    unread = {} if config.unread is None else dict.fromkeys(("transformers 5", "transformers 4"), config.unread)
+    read_by = [
+        {name: unread.get(name) or short_of(wanted, one, engine) for name, engine in IN_DIRECTORIES.items()}
+        for one in tried
+    ]
     # The older keys first: where every engine reads them, any version of any of them will.
     best = max(range(len(tried)), key=lambda one: sum(why is None for why in read_by[one].values()))
     return tried[best], read_by[best]
