@@ -152,6 +152,60 @@ def test_a_proof_says_which_bound_was_left(mean: float, most: float, said: str) 
     assert one.failed == (not said.startswith("within"))
 
 
+@pytest.mark.parametrize(
+    ("moved", "tells"), [((2e-4, 1e-3), True), ((1e-5, 6e-3), True), ((9e-5, 4e-3), False), (None, True)]
+)
+def test_a_proof_says_where_a_text_cannot_tell(moved: tuple[float, float] | None, tells: bool) -> None:
+    """moved: what the scaling changes there: an engine that reads no scaling is off by as much."""
+    one = Proof(engine="transformers", against="the source", bound=1e-4, moved=moved)
+    assert one.tells is tells
+    assert ("cannot tell" in one.words) is not tells
+
+
+def test_a_proof_has_a_control(models: Path, tmp_path: Path) -> None:
+    scaling = YaRN(factor=2, trained=256)
+    done = write(models / "source", tmp_path / "out", scaling, TO)
+    first = next(one for one in prove(models / "source", done.path, scaling, TO, TEXT) if one.engine == "ropewalk")
+    config = json.loads((done.path / "config.json").read_text())
+    (done.path / "config.json").write_text(json.dumps({**config, "rope_scaling": None, "rope_parameters": None}))
+    without = next(one for one in prove(models / "source", done.path, scaling, TO, TEXT) if one.engine == "ropewalk")
+    assert first.moved == pytest.approx((without.mean, without.most), rel=1e-3)
+    assert without.failed
+    assert first.tells
+
+
+def test_other_forms_of_the_model_are_left_out(models: Path, tmp_path: Path) -> None:
+    """Each would keep the old positions; vLLM takes Mistral's own before config.json."""
+    source = shutil.copytree(models / "source", tmp_path / "source")
+    forms = ["consolidated.safetensors", "model.onnx", "old.gguf", "params.json"]
+    for name in forms:
+        (source / name).write_bytes((source / "model.safetensors").read_bytes())
+    (source / "loop").symlink_to("loop")
+    (source / "within").mkdir()
+    (source / "within" / "notes.txt").write_text("notes")
+    (source / "linked").symlink_to("within")
+    done = write(source, tmp_path / "out", YaRN(factor=2, trained=256), TO)
+    assert done.left_out == tuple(sorted([*forms, "linked", "loop"]))
+    assert (tmp_path / "out" / "within" / "notes.txt").read_text() == "notes"
+    # Shards may have any name.
+    (source / "model.safetensors").rename(source / "consolidated.safetensors")
+    names = load_file(source / "consolidated.safetensors")
+    index = {"metadata": {}, "weight_map": dict.fromkeys(names, "consolidated.safetensors")}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    done = write(source, tmp_path / "sharded", YaRN(factor=2, trained=256), TO)
+    assert "consolidated.safetensors" not in done.left_out
+    assert (tmp_path / "sharded" / "consolidated.safetensors").exists()
+
+
+def test_what_a_gguf_file_cannot_hold_is_refused(models: Path, tmp_path: Path) -> None:
+    file = next(models.glob("*.gguf"))
+    with pytest.raises(ValueError, match=r"5,000,000,000 is longer than the 4,294,967,295 tokens"):
+        write(file, tmp_path / "long.gguf", Linear(factor=4), 5_000_000_000)
+    rewrite(file, tmp_path / "part.gguf", keys={"split.count": 2}, dropped=lambda key: False, tensors={})
+    with pytest.raises(ValueError, match="split"):
+        write(tmp_path / "part.gguf", tmp_path / "out.gguf", YaRN(factor=2, trained=256), TO)
+
+
 def test_a_directory_and_a_file_at_once(models: Path, tmp_path: Path) -> None:
     """llama.cpp computes from the file, past the old length, what we compute from the source under the scaling."""
     scaling = YaRN(factor=2, trained=256)

@@ -5,7 +5,8 @@ there the scaling is put into its modules as numbers, and the written config has
 another matter: llama.cpp rounds activations to eight bits there, so its likelihoods of the written file are compared
 with its own of the source started with the flags for the same scaling; where there are none, with what was meant, as
 closely as the two engines agree on the source at its own length. transformers also chooses tokens across the old
-length, with a cache and without.
+length, with a cache and without. The source as it is, is the control: where the scaling changes its likelihoods by less
+than is allowed, the proof says that this text cannot tell.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.evaluate.checkpoint import opened
 from ropewalk.evaluate.engines.begun import Begun
-from ropewalk.evaluate.passage import Cannot, Engine, Passage
+from ropewalk.evaluate.passage import Cannot, Engine, Nats, Passage
 from ropewalk.extend.greedy import BEFORE, TOKENS, shortfalls
 from ropewalk.scaling import Scaling
 
@@ -54,6 +55,9 @@ class Proof:
     bound: float = 0.0
     """Of the mean."""
     most_bound: float = ONE_TOKEN
+    moved: tuple[float, float] | None = None
+    """What the scaling changes on this text, in the mean and of a single token: the control, since an engine that
+    reads no scaling is off by as much."""
     not_run: str | None = None
     """Why the engine was not run."""
 
@@ -62,8 +66,15 @@ class Proof:
         return self.not_run is None and not (self.mean <= self.bound and self.most <= self.most_bound)
 
     @property
+    def tells(self) -> bool:
+        """Whether an engine that reads no scaling would fail."""
+        return self.moved is None or self.moved[0] > self.bound or self.moved[1] > self.most_bound
+
+    @property
     def words(self) -> str:
         """Which of the two bounds it left."""
+        if not self.failed and not self.tells:
+            return f"within {self.bound:g} of {self.against}, and so it is without the scaling: this text cannot tell"
         if not self.failed:
             return f"within {self.bound:g} of {self.against}"
         if self.mean <= self.bound:
@@ -89,8 +100,11 @@ def prove(
     first, encode = opened(source, engine=by, dtype="float32", hashed=False)
     tokens = _filled(encode(text), to)
     passage = Passage.plain(tokens, SCORED)
+    progress(f"{by}, the source as it is")
+    as_it_is = first.nats(passage)
     progress(f"{by}, the source under the scaling")
     meant, trained = first.nats(passage, scaling), first.trained
+    moved = _apart(as_it_is, meant)
     found: list[Proof] = []
     for name, place, why in _engines(written, gguf, vllm):
         if why is not None:
@@ -115,14 +129,18 @@ def prove(
             continue
         except RuntimeError as error:
             raise ValueError(f"{written} was written, but {name} failed on it: {error}") from error
-        apart = np.abs(got - want)
-        mean = abs(float((got - want).mean()))
-        found.append(Proof(engine=name, against=against, mean=mean, most=float(apart.max()), **bounds._asdict()))
+        mean, most = _apart(got, want)
+        found.append(Proof(engine=name, against=against, mean=mean, most=most, moved=moved, **bounds._asdict()))
         if name == "transformers" and trained is not None and BEFORE < trained < to - TOKENS:
             progress(f"{name}, with a cache and without")
             prompt = Passage.plain(tokens[: trained - BEFORE], 1)
             found.append(_greedy(engine, prompt, trained, scaling))
     return found
+
+
+def _apart(one: Nats, other: Nats) -> tuple[float, float]:
+    """In the mean, and of a single token."""
+    return abs(float((one - other).mean())), float(np.abs(one - other).max())
 
 
 def _rounding(first: Engine, llama: Engine, passage: Passage) -> Bounds:

@@ -1,9 +1,9 @@
 """A checkpoint with another scaling, in the form that it has: a directory for transformers and vLLM, or a GGUF file.
 
 Of a directory, config.json is changed, and with it the lengths that a tokenizer and a generation config state; every
-other file is copied, but for programs, pickles and links to elsewhere. Of a GGUF file, the keys of RoPE and the length
-are changed and everything else is copied byte for byte, so quantised weights stay what they are. What was written is
-read back with the rules of each engine; one that would compute something else is named.
+other file is copied, but for programs, pickles, links to elsewhere and other forms of the model. Of a GGUF file, the
+keys of RoPE and the length are changed and everything else is copied byte for byte, so quantised weights stay what they
+are. What was written is read back with the rules of each engine; one that would compute something else is named.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from ropewalk.checkpoints.export.gguf import PositionsInGGUF, architecture, posi
 from ropewalk.checkpoints.export.gguf_keys import rewrite
 from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.sniff import meant, runs
-from ropewalk.checkpoints.files.weights import homes, open_weights
+from ropewalk.checkpoints.files.strict_json import MOST_INDEX_BYTES, read_json
+from ropewalk.checkpoints.files.weights import INDEX, homes, open_weights
 from ropewalk.checkpoints.inspect import beside
 from ropewalk.checkpoints.inspect.changes import Wanted
 from ropewalk.checkpoints.inspect.scaled_config import scaled_config, short_of, too_short
@@ -38,6 +40,11 @@ from ropewalk.scaling import NTK, Llama3, LongRoPE, Scaling
 
 SERVED_TOO = {"SGLang": sglang}
 """Told a command for what was written, and so asked what it makes of that; the keys are not chosen for it."""
+OTHER_FORMS = ("*.gguf", "*.onnx", "*.onnx_data", "params.json", "consolidated*.safetensors", "consolidated*.json")
+"""Files that hold the model once more, with the positions that it had: llama.cpp's, ONNX's, and Mistral's own, which
+vLLM takes before config.json."""
+LONGEST = 2**32 - 1
+"""Tokens that a GGUF file can state."""
 IN_TENSORS = (Llama3, LongRoPE)
 """Scalings that a GGUF file holds as tensors, and not as keys."""
 
@@ -109,6 +116,11 @@ def _target(path: Path, out: str | Path) -> Path:
     """Where a checkpoint is written in the form that it has."""
     if path.is_dir():
         open_weights(path)  # of pickles alone nothing would be left to write
+        if Path(out).suffix == ".gguf":
+            raise ValueError(
+                f"{path} is a directory, and so is what is written for it: write {Path(out).with_suffix('')}; "
+                f"for a GGUF file as well, add --gguf {out}"
+            )
     return place.free(Path(out), path, "hf" if path.is_dir() else "gguf")
 
 
@@ -148,17 +160,19 @@ def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | N
     if all(why is not None for why in read_by.values()):
         raise ValueError(f"no engine would compute {wanted.scaling.kind} from config.json: {read_by['transformers 5']}")
     out.mkdir()
-    left_out, raised = [], []
+    left_out, raised, shards = [], [], _shards(path)
+    stated = wanted.resolved.plan.stated
     for file in sorted(path.rglob("*")):
         name = file.relative_to(path)
-        if file.is_dir() or name == Path("config.json"):
+        if name == Path("config.json") or (file.is_dir() and not file.is_symlink()):
             continue
-        if any(part.startswith(".") for part in name.parts) or not _of_model(file, path):
+        once_more = name.name not in shards and any(fnmatch(name.name, form) for form in OTHER_FORMS)
+        if once_more or any(part.startswith(".") for part in name.parts) or not _of_model(file, path):
             left_out.append(str(name))
             continue
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         if str(name) in beside.STATED:
-            raised.append(beside.copy_raised(file, out / name, wanted.resolved.plan.longest, wanted.to))
+            raised.append(beside.copy_raised(file, out / name, stated, wanted.to))
         else:
             shutil.copyfile(file, out / name)
     text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
@@ -169,9 +183,18 @@ def _directory(path: Path, out: Path, wanted: Wanted) -> tuple[dict[str, str | N
     return read_by | too, tuple(left_out), tuple(filter(None, raised))
 
 
+def _shards(directory: Path) -> set[str]:
+    """Files that the index of the weights names."""
+    index = directory / INDEX
+    return set(read_json(index, MOST_INDEX_BYTES)["weight_map"].values()) if index.is_file() else set()
+
+
 def _of_model(file: Path, directory: Path) -> bool:
     """Whether it is copied: a link to elsewhere would carry any file of this machine into what is given away."""
-    real = file.resolve()
+    try:
+        real = file.resolve()
+    except (OSError, RuntimeError):  # a link to itself
+        return False
     return any(real.is_relative_to(one) for one in homes(directory)) and real.is_file() and not runs(file)
 
 
@@ -185,12 +208,15 @@ def _no_file(path: Path, scaling: Scaling) -> str | None:
 
 
 def _file(path: Path, resolved: Resolved, out: Path, scaling: Scaling, to: int) -> dict[str, str | None]:
+    if to > LONGEST:
+        raise ValueError(f"--to {to:,} is longer than the {LONGEST:,} tokens that a GGUF file can state; give fewer")
+    checkpoint = open_checkpoint(path)
     arch, wanted = str(resolved.config["general.architecture"]), Wanted(resolved, scaling, to)
     length = {f"{arch}.context_length": to}
     if wanted.short_of(rules.read(resolved)) is None:  # as a tuned file does: it was trained with the scaling
         rewrite(path, out, keys=length, dropped=lambda key: False, tensors={})
     else:
-        positions = _positions(open_checkpoint(path), scaling)
+        positions = _positions(checkpoint, scaling)
         keys = {f"{arch}.{key}": value for key, value in positions.keys.items()} | length
         rope = (f"{arch}.rope.scaling.", f"{arch}.rope.scale_linear")
         rewrite(path, out, keys=keys, dropped=lambda key: key.startswith(rope), tensors=positions.tensors)

@@ -36,8 +36,8 @@ def copy_raised(file: Path, out: Path, before: int | None, to: int) -> str | Non
 
 def _raised(file: Path, before: int | None, to: int) -> tuple[bytes, int | None]:
     """What the file becomes, and the length that is too short. A short end of generation is a choice, and not the
-    model's length."""
-    least = (before or 0) if file.name == "generation_config.json" else 0
+    model's length, which is unknown where the config states none."""
+    least = (to if before is None else before) if file.name == "generation_config.json" else 0
     short: list[int] = []
 
     def number(match: re.Match[bytes]) -> bytes:

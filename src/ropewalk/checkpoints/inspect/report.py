@@ -194,7 +194,7 @@ def _reach(resolved: Resolved, to: int, path: str | Path) -> Reach:
     found = reach(resolved, to, _named(path))
     if not Path(path).is_dir():
         return found
-    return replace(found, words=(*found.words, *to_raise(Path(path), resolved.plan.longest, to)))
+    return replace(found, words=(*found.words, *to_raise(Path(path), resolved.plan.stated, to)))
 
 
 def _named(path: str | Path) -> str:

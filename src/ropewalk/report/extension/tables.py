@@ -212,7 +212,9 @@ def _allowed(one: Mapping[str, Any]) -> str:
 
 
 def _against(one: Mapping[str, Any]) -> str | dict[str, str]:
-    return words("proof_failed", against=one["against"]) if one.get("failed") else one["against"]
+    if one.get("failed"):
+        return words("proof_failed", against=one["against"])
+    return one["against"] if one.get("tells", True) else words("proof_blind", against=one["against"])
 
 
 def _round(one: Mapping[str, Any]) -> dict[str, str]:
