@@ -142,7 +142,7 @@ def test_yarn_of_a_checkpoint_that_has_it_keeps_its_settings(ropewalk: Ropewalk,
     assert kept == {"factor": 4.0, "trained": 64, "beta_fast": 16.0, "attention_factor": 1.0}
     shown = ropewalk("inspect", "scaled", "--to", "256").stdout
     assert '"beta_fast": 16.0' in shown
-    assert "ropewalk extend MODEL --to 256" in shown
+    assert "ropewalk extend scaled --to 256" in shown
     # Where extend would refuse the length, inspect does not send anybody there.
     assert "ropewalk extend" not in ropewalk("inspect", "scaled", "--to", "96").stdout
     assert "shorter than the 128 tokens" in ropewalk("extend", "scaled", "--to", "96", "--text", "x").stderr
@@ -307,6 +307,32 @@ def test_what_an_earlier_piece_wrote_is_not_in_the_way(
     answer = ropewalk(*command)
     assert answer.code == 1, answer.stderr
     assert "run the same command to continue" in answer.stderr
+
+
+def test_a_named_scaling_whose_proof_was_stopped_is_proved_by_the_same_command(
+    ropewalk: Ropewalk, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ropewalk.extend import prove
+
+    def stopped(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    command = ("extend", str(checkpoint), "longer/", "--to", "256", "--scaling", "linear")
+    with monkeypatch.context() as broken:
+        broken.setattr(prove, "prove", stopped)
+        answer = ropewalk(*command)
+    assert "longer was written, and its proof was stopped; run the same command to prove it" in answer.stderr
+    before = files(Path("longer"))
+    other = ropewalk(*command[:-1], "yarn")
+    assert other.code == 3
+    assert "longer already exists" in other.stderr
+    answer = ropewalk(*command)
+    assert answer.code == 0, answer.stderr
+    assert "within 1e-06" in answer.stdout
+    assert files(Path("longer")) == before
+    assert not Path("longer.work").exists()
+    # Once proved, it is a directory like any other.
+    assert "longer already exists" in ropewalk(*command).stderr
 
 
 def test_a_run_that_was_stopped_in_its_proof_continues_there(

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.amounts import amount
 from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, note, write, write_json, write_table
-from ropewalk.cli.scaling import Left, named_scaling, status_line
+from ropewalk.cli.scaling import Left, local, named_scaling, status_line, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,6 +97,7 @@ def evaluate(
     from ropewalk.evaluate.engines.begun import start_of
     from ropewalk.evaluate.store import Stored
 
+    local(path, "eval")
     names = engine or ["ropewalk"]
     try:
         for name in names:
@@ -105,7 +105,7 @@ def evaluate(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="'--engine'") from None
     computes, encode = opened(path, engine=names[0], dtype=dtype, kinds=allow_kind or ())
-    digest, known = computes.model, int(amount(trained)) if trained else computes.trained
+    digest, known = computes.model, tokens(trained, "--trained") if trained else computes.trained
     if known is None:
         raise ValueError("the config does not state the trained length; add --trained N")
     rotating = scaled_layer(read_config(meant(Path(path)), kinds=allow_kind or ()).plan)
@@ -168,7 +168,13 @@ def _scaling(kind: str | None, factor: float | None, trained: int, now: Scaling 
 
 def _lengths(given: str | None, trained: int, factor: float | None, tail: int) -> list[int]:
     if given is not None:
-        return sorted({int(amount(one)) for one in given.split(",")})
+        found = sorted({tokens(one, "--lengths") for one in given.split(",")})
+        if found[0] <= tail:
+            raise typer.BadParameter(
+                f"{found[0]:,} tokens have nothing before a tail of {tail:,}; give longer ones, or a smaller --tail",
+                param_hint="'--lengths'",
+            )
+        return found
     usual = {trained // 4, trained // 2, trained, *([round(trained * factor)] if factor else [])}
     return sorted(length for length in usual if length > tail)
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ropewalk.amounts import duration
+import typer
+
+from ropewalk.amounts import amount, duration
 
 if TYPE_CHECKING:
     from ropewalk.scaling import Scaling
+
+
+NAMED = ("yarn", "linear", "ntk", "dynamic", "llama3")
+"""Kinds that a factor and a trained length say all of."""
 
 
 def named_scaling(kind: str, factor: float | None, trained: int, now: Scaling | None = None) -> Scaling:
@@ -20,10 +29,34 @@ def named_scaling(kind: str, factor: float | None, trained: int, now: Scaling | 
     from ropewalk.checkpoints.inspect.lengths import as_before
     from ropewalk.scaling import find
 
+    if kind not in NAMED:
+        near = get_close_matches(kind.lower(), NAMED, 1)
+        meant = f", did you mean {near[0]!r}?" if near else ";"
+        raise typer.BadParameter(f"no scaling {kind!r}{meant} there are {', '.join(NAMED)}", param_hint="'--scaling'")
+    if factor is None:
+        raise typer.BadParameter(
+            f"--scaling {kind} needs the wanted length over the trained one: add --factor 2", param_hint="'--scaling'"
+        )
     cls = find(kind)
     given: dict[str, Any] = {"factor": factor, "trained": trained}
     found = cls(**{name: value for name, value in given.items() if name in cls.model_fields and value is not None})
     return as_before(now, found)
+
+
+def tokens(said: str, option: str) -> int:
+    """A number of tokens as it was typed."""
+    try:
+        return int(amount(said))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{option}'") from None
+
+
+def local(path: str, command: str) -> None:
+    """Raises for the name of a model on the hub, of which `inspect` alone reads the config."""
+    if not Path(path).exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", path):
+        raise ValueError(
+            f"{path} does not exist here, and {command} needs the weights: hf download {path} --local-dir MODEL"
+        )
 
 
 class Left:

@@ -66,8 +66,13 @@ def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """A .txt or .md file is a document; each line of a .jsonl file is one, under "text"."""
     for path in paths:
         if path.is_dir():
-            yield from texts(sorted(file for file in path.rglob("*") if file.suffix in (".txt", ".md", ".jsonl")))
+            held = sorted(file for file in path.rglob("*") if file.suffix in (".txt", ".md", ".jsonl"))
+            if not held:
+                raise ValueError(f"{path} holds no .txt, .md or .jsonl file; give the directory or file of the texts")
+            yield from texts(held)
             continue
+        if not path.exists():
+            raise ValueError(f"{path} does not exist; give a .txt, .md or .jsonl file, or a directory of them")
         try:
             if path.suffix == ".jsonl":
                 yield from _lines(path)

@@ -68,6 +68,8 @@ class Reach:
     stretches: tuple[Stretch, ...] = ()
     measured: bool = True
     """Whether `ropewalk extend` can measure which is best."""
+    model: str = MODEL
+    """As it is written in a command."""
 
 
 def waves(plan: Plan) -> tuple[Waves, ...]:
@@ -136,7 +138,8 @@ def reach(resolved: Resolved, to: int, model: str = MODEL) -> Reach:
             continue  # a scaling that has no frequencies for such a width or base is no candidate
         found.append(replace(one, overrides=overrides(resolved, scaling, to, model)))
     words = tuple(_to_know(plan, start, to))
-    return Reach(to=to, start=start, words=words, stretches=tuple(found), measured=_extends(plan, to))
+    measured = _extends(plan, to)
+    return Reach(to=to, start=start, words=words, stretches=tuple(found), measured=measured, model=model)
 
 
 def _extends(plan: Plan, to: int) -> bool:

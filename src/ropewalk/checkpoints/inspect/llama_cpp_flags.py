@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 
+from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import flags, rules
 from ropewalk.checkpoints.inspect.changes import Config, Wanted
 from ropewalk.checkpoints.inspect.pasted import MODEL, Override, reading_of
-from ropewalk.scaling import Dynamic, LongRoPE
+from ropewalk.scaling import Dynamic, Llama3, LongRoPE
 
 
 def of_llama_cpp(wanted: Wanted, model: str, config: Config | None) -> Override:
@@ -28,12 +29,24 @@ def of_llama_cpp(wanted: Wanted, model: str, config: Config | None) -> Override:
         why = wanted.short_of(flags.read(resolved, scaling))
     if why is None and given is not None:
         return Override(engine="llama.cpp", text=f"{serve} {' '.join(given)}")
-    return Override(engine="llama.cpp", why=f"{why}{_converted(config)}")
+    made = _written(wanted, model) if config is None else _converted(config)
+    return Override(engine="llama.cpp", why=f"{why}{made}")
 
 
-def _converted(config: Config | None) -> str:
+def _written(wanted: Wanted, model: str) -> str:
+    """Whether a file with divisors of its own would do in place of this one."""
+    row = Facts(wanted.resolved).row
+    held = any(isinstance(layer.scaling, Llama3 | LongRoPE) for layer in wanted.resolved.plan.layers)
+    divides = row.written_as_gguf and row.gguf is not None and row.gguf.divisors
+    if not divides or held or not isinstance(wanted.scaling, Llama3):
+        return ""
+    write = f"ropewalk extend {shlex.quote(model)} OUT.gguf --to {wanted.to} --scaling llama3"
+    return f"; a file can hold its divisors: {write}"
+
+
+def _converted(config: Config) -> str:
     """Whether a file made of the changed config would do."""
-    if config is None or isinstance(config.wanted.scaling, Dynamic):
+    if isinstance(config.wanted.scaling, Dynamic):
         return ""
     # Its converter takes a rope_parameters that is null for one that is there.
     changes = config.new() if config.facts.new else config.old()

@@ -10,7 +10,7 @@ import typer
 
 from ropewalk.amounts import amount
 from ropewalk.cli.extend.words import show, show_written, written_data
-from ropewalk.cli.extend.writing import WRITTEN, check, made_here, write_and_prove
+from ropewalk.cli.extend.writing import WRITTEN, beside, check, made_here, until_proved, weights_of, write_and_prove
 from ropewalk.cli.output import (
     WRONG,
     Json,
@@ -22,7 +22,7 @@ from ropewalk.cli.output import (
     write,
     write_json,
 )
-from ropewalk.cli.scaling import named_scaling, status_line
+from ropewalk.cli.scaling import local, named_scaling, status_line, tokens
 
 if TYPE_CHECKING:
     from ropewalk.extend.tournament import Result
@@ -40,6 +40,8 @@ CHOOSING = {
     "--workers": "workers", "--cheap": "cheap", "--search": "search", "--dtype": "dtype", "--html": "html",
 }  # fmt: skip
 """Options of a tournament, which a named scaling has no use for."""
+REACHING = ("yarn", "linear", "ntk")
+"""Kinds of which a factor says how far they reach."""
 AMONG_SEVERAL = {"--cheap": "cheap", "--search": "search"}
 """Those that it has no use for where it is trained and judged."""
 
@@ -168,8 +170,9 @@ def extend(
     from ropewalk.extend.write import free
 
     ways: dict[str, Any] = {"gguf": gguf, "vllm": vllm, "silent": quiet or json, "engine": engine}
-    longest = int(amount(to))
-    known = int(amount(trained)) if trained else None
+    longest = tokens(to, "--to")
+    known = tokens(trained, "--trained") if trained else None
+    local(path, "extend")
     chosen = None if scaling is None else _named(path, scaling, factor, known, longest)
     tuning = None if tune is None else _tuning(tune)
     if chosen is not None:
@@ -180,8 +183,11 @@ def extend(
         sample = _sample() if not text else _beginning(text, longest)
         if proof:
             check_engine(path, engine)
-        free(path, out, gguf)
-        written, proofs = write_and_prove(path, out, chosen, longest, sample if proof else None, **ways)
+            with until_proved(path, out, longest, gguf) as noted:
+                written, proofs = write_and_prove(path, out, chosen, longest, sample, **noted, **ways)
+        else:
+            free(path, out, gguf)
+            written, proofs = write_and_prove(path, out, chosen, longest, None, **ways)
         if json:
             write_json(written_data(written, proofs, chosen, longest))
         elif quiet:
@@ -198,7 +204,7 @@ def extend(
             param_hint="'--text'",
         )
     place, own = out or _usual(path, longest), _own(path)
-    kept = work or Path(f"{place}.work")
+    kept = work or beside(place)
     if own and gguf is not None:
         raise typer.BadParameter(
             f"{path} is one of ropewalk's own models, for which nothing is written; leave out --gguf"
@@ -208,7 +214,7 @@ def extend(
         "search": search, "only": chosen, "tuning": tuning,
     }  # fmt: skip
     options = repr((longest, sorted(map(str, text)), decide))
-    if not own and not made_here(kept, place, gguf, lambda: {"weights": _digest(path), "options": options}):
+    if not own and not made_here(kept, place, gguf, lambda: {"weights": weights_of(path), "options": options}):
         free(path, place, gguf)
     result = _choose(
         path, longest, text, kept, silent=quiet or json, minutes=budget, on=on, count=workers, **decide
@@ -341,14 +347,12 @@ def _named(path: str, kind: str, factor: float | None, trained: int | None, to: 
             f"--to {to:,} is not longer than the {plan.longest:,} tokens of {path}; to scale it all the same, say from "
             "which length: --trained N"
         )
+    if factor is not None and kind in REACHING and factor * known < to:
+        note(
+            f"a factor of {factor:g} reaches {round(factor * known):,} tokens from {known:,}, fewer than --to {to:,}; "
+            f"leave out --factor for {to / known:.4g}"
+        )
     return named_scaling(kind, factor or to / known, known, None if layer is None else layer.scaling)
-
-
-def _digest(path: str) -> str:
-    from ropewalk.checkpoints.files.sniff import meant
-    from ropewalk.evaluate.checkpoint import digest
-
-    return digest(meant(Path(path)))
 
 
 def _usual(path: str, to: int) -> str:

@@ -107,7 +107,7 @@ def written_data(written: Written, found: list[Proof], scaling: Scaling, to: int
         "left_out": list(written.left_out),
         "raised": list(written.raised),
         "commands": written.commands(to),
-        "proofs": [asdict(one) | {"failed": one.failed} for one in found],
+        "proofs": [asdict(one) | {"failed": one.failed, "tells": one.tells} for one in found],
     }
 
 

@@ -1,4 +1,4 @@
-"""What `ropewalk extend` writes, proved; and a note of it, so that a run stopped in its proof continues there.
+"""What `ropewalk extend` writes, proved; and a note of it, so that one stopped in its proof continues there.
 
 OUT is taken for what a run writes only if the note has the same request: the weights, the options and the scaling. Any
 other OUT that exists is refused, and where the request alone shows it, before anything is measured.
@@ -7,6 +7,8 @@ other OUT that exists is refused, and where the request alone shows it, before a
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from json import dumps, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,18 +54,53 @@ def write_and_prove(
         return written, []
     from ropewalk.extend.prove import prove
 
-    with status_line(silent) as show_line:
-        return written, prove(
-            Path(path),
-            written.path,
-            scaling,
-            to,
-            sample,
-            by=engine,
-            gguf=written.gguf,
-            progress=show_line,
-            **more,
-        )
+    try:
+        with status_line(silent) as show_line:
+            return written, prove(
+                Path(path),
+                written.path,
+                scaling,
+                to,
+                sample,
+                by=engine,
+                gguf=written.gguf,
+                progress=show_line,
+                **more,
+            )
+    except KeyboardInterrupt:
+        say_error(f"{written.path} was written, and its proof was stopped; run the same command to prove it")
+        raise
+
+
+@contextmanager
+def until_proved(path: str, out: str, to: int, gguf: Path | None) -> Iterator[dict[str, Any]]:
+    """What `write_and_prove` is given so that a proof which is stopped continues with what was written: a note beside
+    OUT, until the proof has ended."""
+    from ropewalk.extend.write import free
+
+    work, run = beside(out), {"weights": weights_of(path), "to": to}
+    if not made_here(work, out, gguf, lambda: run):
+        free(path, out, gguf)
+    work.mkdir(exist_ok=True)
+    try:
+        yield {"noted": work / WRITTEN, "run": run}
+        (work / WRITTEN).unlink(missing_ok=True)
+    finally:
+        if not any(work.iterdir()):
+            work.rmdir()
+
+
+def beside(out: str) -> Path:
+    """The directory of a run, next to what it writes: OUT may end in a slash."""
+    place = Path(out)
+    return place.with_name(f"{place.name}.work")
+
+
+def weights_of(path: str) -> str:
+    from ropewalk.checkpoints.files.sniff import meant
+    from ropewalk.evaluate.checkpoint import digest
+
+    return digest(meant(Path(path)))
 
 
 def made_here(work: Path, out: str, gguf: Path | None, run: Callable[[], dict[str, Any]]) -> bool:

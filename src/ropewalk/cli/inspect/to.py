@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def to_paste(reach: Reach) -> list[str]:
         "What to paste. Each engine's rules then give these frequencies; the model was not measured at this length.",
     ]
     if reach.measured:
-        measure = f"ropewalk extend MODEL --to {reach.to} --text PATH"
+        measure = f"ropewalk extend {shlex.quote(reach.model)} --to {reach.to} --text PATH"
         lines.append(f"To measure which is best, and whether any beats cropping: {measure}")
     for one in blocks:
         lines += ["", *_block(one)]
