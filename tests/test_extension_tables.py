@@ -24,6 +24,10 @@ def between(one: dict[str, float]) -> str:
     return "{mean:+.4f} [{low:+.4f}, {high:+.4f}]".format(**one)
 
 
+def brief(one: Interval) -> str:
+    return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}]"
+
+
 def row(name: str) -> str:
     """From the best candidate on: its gain over cropping, on far tokens, needles, a crop's, short text, minutes."""
     said = result(name)
@@ -56,15 +60,32 @@ def test_three_draws(language: str) -> None:
     draws = [result(f"extend-tinyllama-4096{draw}")["result"] for draw in ("", "-draw1", "-draw2")]
     documents = [one["sha256"] for found in draws for one in found["sets"]["judge"]]
     assert len(set(documents)) == len(documents) == 48
-    gains = []
+    gains, worth, costs = [], [], []
     orders = set()
     for found in draws:
         tails = {name: one["tail"] for name, one in found["judged"].items()}
         orders.add(tuple(sorted(tails, key=lambda name: tails[name]["gain"]["4096"]["mean"])))
         best = tails[found["verdict"]["best"]]
         gains += [crop - loss for crop, loss in zip(best["crop"]["2048"], best["loss"]["4096"], strict=True)]
+        crops, losses = (best[key][length] for key, length in (("crop", str(best["best_crop"])), ("loss", "4096")))
+        # Foreign text is read for the first documents alone.
+        worth += [foreign - loss for foreign, loss in zip(best["foreign"], losses, strict=False)]
+        costs += [foreign - crop for foreign, crop in zip(best["foreign"], crops, strict=False)]
     assert len(orders) == 1
     assert str(paired(gains)) in PAGES[language]
+    assert len(worth) == len(costs) == 24
+    for each in (worth, costs):
+        assert brief(paired(each)) in PAGES[language]
+
+
+@pytest.mark.parametrize("language", PAGES)
+@pytest.mark.parametrize("name", ["extend-tinyllama-4096", "extend-smollm2-16384"])
+def test_what_a_gain_is_made_of(name: str, language: str) -> None:
+    found = result(name)["result"]
+    tail = found["judged"][found["verdict"]["best"]]["tail"]
+    for key in ("benefit", "harm"):
+        assert tail[key]["documents"] == 8
+        assert brief(Interval(**tail[key])) in PAGES[language]
 
 
 @pytest.mark.parametrize("language", PAGES)

@@ -82,8 +82,8 @@ def test_both_languages_say_the_same_numbers(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("engine", "candidates", "judge", "chinese"),
     [
-        (Engineered(REACH), ALL, 10, "\u4e0d\u5206\u9ad8\u4e0b"),
-        (Engineered({}), [LEAVE, GOOD], 10, "\u622a\u65ad\u5c31\u591f\u4e86"),
+        (Engineered(REACH), ALL, 10, "\u65e0\u663e\u8457\u5dee\u5f02\uff0c\u53d6\u6700\u7b80\u5355"),
+        (Engineered({}), [LEAVE, GOOD], 10, "\u4e0e\u622a\u65ad\u65e0\u663e\u8457\u5dee\u5f02"),
         (Engineered({}, {4.0: 0.5}), [LEAVE, GOOD], 10, "\u622a\u65ad\u66f4\u597d"),
         (Engineered(REACH), [LEAVE, GOOD], 5, "5 \u7bc7\u6587\u6863\u592a\u5c11"),
     ],

@@ -68,7 +68,7 @@ def needles(shown: Shown, language: str) -> Chart:
     ticks = [(number + 0.5, name) for number, name in enumerate(last)]
     panel = Panel(
         x=Axis(low=0, high=len(rows[0]), label=words("depth")[language], ticks=[]),
-        y=Axis(low=0, high=len(rows), ticks=ticks),
+        y=Axis(low=0, high=len(rows), label=words("candidate")[language], ticks=ticks),
         marks=[Heat(rows=rows, low=0, high=1, scale="rising")],
     )
     one = next(iter(last.values()))
