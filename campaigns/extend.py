@@ -153,7 +153,7 @@ def main() -> int:
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     given = options.parse_args()
     name = f"extend-{given.name}-{given.to}" + (f"-draw{given.draw}" if given.draw else "")
-    name += ("-search" if given.search else "") + ("-tune" if given.tune else "")
+    name += (f"-search-{given.search}" if given.search else "") + (f"-tune-{given.tune:g}" if given.tune else "")
     name += "".join(
         f"-{option}-{getattr(given, option)}"
         for option in ("assume", "trained", "documents", "tail", "dtype", "needles")

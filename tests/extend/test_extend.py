@@ -20,7 +20,7 @@ from ropewalk.checkpoints.files.gguf import GGUF
 from ropewalk.checkpoints.inspect.lengths import reach
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.evaluate.checkpoint import digest
-from ropewalk.extend import greedy
+from ropewalk.extend import greedy, machine
 from ropewalk.extend.asking import Elsewhere
 from ropewalk.extend.choose import choose, rotation
 from ropewalk.extend.prove import Proof, prove
@@ -235,7 +235,9 @@ def test_what_cannot_be_written_is_said(models: Path, tmp_path: Path) -> None:
             write(models / source, tmp_path / f"x{Path(source).suffix}", scaling, to)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="already exists"):
-        write(models / "source", models / "model.gguf", yarn, TO)
+        write(models / "source", tmp_path, yarn, TO)
+    with pytest.raises(ValueError, match=r"for a GGUF file as well, add --gguf .*x\.gguf"):
+        write(models / "source", tmp_path / "x.gguf", yarn, TO)
 
 
 @pytest.mark.parametrize("name", ["llama llama3", "llama longrope"])
@@ -294,6 +296,20 @@ def test_a_model_that_changed_since_this_process_opened_it_is_opened_again(
             choose(source, TO, [], tmp_path / "work", tail=32)
     assert held[0] != held[1]
     assert held[1] == digest(source)
+
+
+def test_measurements_of_two_machines_are_not_mixed_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    first = machine.kept(tmp_path, said.append)
+    assert machine.kept(tmp_path, said.append) == first
+    assert not said
+    other = {**machine.here(), "bfloat16": "amx_bf16" if first[0]["bfloat16"] != "amx_bf16" else "no instructions"}
+    monkeypatch.setattr(machine, "here", lambda: other)
+    assert machine.kept(tmp_path, said.append) == [*first, other]
+    assert len(said) == 1
+    assert f"computed with bfloat16 {first[0]['bfloat16']}, and here it is bfloat16 {other['bfloat16']}" in said[0]
+    monkeypatch.undo()
+    assert machine.kept(tmp_path, said.append) == [*first, other]
 
 
 def test_workers_alone_hold_the_model(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

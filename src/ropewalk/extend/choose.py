@@ -25,6 +25,7 @@ from ropewalk.extend.asking import Asking, Elsewhere, Opening, Progress, forget
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed, without
 from ropewalk.extend.candidates.base import SEARCHED, by_reason, scaled
 from ropewalk.extend.judging import ASKED
+from ropewalk.extend.machine import kept as kept_with
 from ropewalk.extend.rounds import Round
 from ropewalk.extend.search.searched import need
 from ropewalk.extend.sets import Sets, draw
@@ -136,6 +137,7 @@ def choose(
         if not workers.here:  # they hold the model, and this process only asks
             computes = Elsewhere(computes.name, computes.model, computes.trained, computes.vocabulary)
             forget()
+        computed_with = kept_with(work, say)
         sets = draw(texts, encode, longest=to, near=near, tail=tail, judge=judges, number=number)
         say(sets.rule)
         # Known before anything is measured, which takes hours.
@@ -150,6 +152,7 @@ def choose(
                 asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
                 not_tried=not_tried, asked=asked, ended=ended,
             )  # fmt: skip
+        found = replace(found, computed_with=computed_with)
         weights = computes.model
         if tuning is not None:
             from ropewalk.extend.tune.tune import tune

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Result:
     """What a search found, which is one of the finalists."""
     tuned: Tuned | None = None
     """What training bought."""
+    computed_with: list[dict[str, str]] = field(default_factory=list)
+    """The machines and versions that measured."""
 
     @property
     def sentence(self) -> str:
@@ -80,6 +82,7 @@ class Result:
             "rounds": [one.to_dict() for one in self.rounds],
             "judged": {name: one.to_dict() for name, one in self.judged.items()},
             "not_measured": self.not_measured,
+            "computed_with": self.computed_with,
             "searched": None if self.searched is None else self.searched.to_dict(),
             "tuned": None if self.tuned is None else self.tuned.to_dict(),
             "verdict": {
