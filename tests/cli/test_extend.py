@@ -232,9 +232,30 @@ def test_nothing_is_measured_that_could_not_be_written(ropewalk: Ropewalk, check
 
 
 def test_mistakes_are_answered(ropewalk: Ropewalk, checkpoint: Path) -> None:
-    answer = ropewalk("extend", str(checkpoint), "longer", "--to", "512", "--scaling", "yarm", "--no-proof")
-    assert answer.code in (2, 3)
-    assert "yarn" in answer.stderr
+    Path("empty").mkdir()
+    model = str(checkpoint)
+    for given, code, says in (
+        ((model, "longer", "--to", "512", "--scaling", "yarm"), 2, "no scaling 'yarm' (did you mean yarn?); there are"),
+        ((model, "longer", "--to", "512", "--scaling", "longrope"), 2, "no scaling 'longrope'; there are yarn, linear"),
+        ((model, "longer", "--to", "long", "--scaling", "yarn"), 2, "Invalid value for '--to'"),
+        (
+            (model, "longer", "--to", "512", "--tail", "32", "--text", "nowhere"),
+            3,
+            "nowhere does not exist; give a .txt",
+        ),
+        (
+            (model, "longer", "--to", "512", "--tail", "32", "--text", "empty"),
+            3,
+            "empty holds no .txt, .md or .jsonl file",
+        ),
+        (("org/name", "longer", "--to", "512", "--scaling", "yarn"), 3, "hf download org/name --local-dir MODEL"),
+        ((model, "longer.gguf", "--to", "512", "--scaling", "yarn"), 3, "add --gguf longer.gguf"),
+    ):
+        answer = ropewalk("extend", *given)
+        assert answer.code == code
+        assert says in " ".join(answer.stderr.split())
+    answer = ropewalk("extend", model, "less", "--to", "512", "--scaling", "yarn", "--factor", "1.5", "--no-proof")
+    assert "reaches 192 tokens from 128, fewer than --to 512; leave out --factor for 4" in answer.stderr
     answer = ropewalk("extend", str(checkpoint), "longer", "--to", "2", "--scaling", "yarn", "--no-proof")
     assert answer.code == 3
     assert not Path("longer").exists()

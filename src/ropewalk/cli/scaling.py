@@ -31,8 +31,8 @@ def named_scaling(kind: str, factor: float | None, trained: int, now: Scaling | 
 
     if kind not in NAMED:
         near = get_close_matches(kind.lower(), NAMED, 1)
-        meant = f", did you mean {near[0]!r}?" if near else ";"
-        raise typer.BadParameter(f"no scaling {kind!r}{meant} there are {', '.join(NAMED)}", param_hint="'--scaling'")
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise typer.BadParameter(f"no scaling {kind!r}{meant}; there are {', '.join(NAMED)}", param_hint="'--scaling'")
     if factor is None:
         raise typer.BadParameter(
             f"--scaling {kind} needs the wanted length over the trained one: add --factor 2", param_hint="'--scaling'"

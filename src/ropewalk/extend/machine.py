@@ -29,7 +29,9 @@ def kept(work: Path, say: Callable[[str], None]) -> list[dict[str, str]]:
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     if now in before:
         return before
-    file.write_text(json.dumps([*before, now], indent=1), encoding="utf-8")
+    partial = file.with_suffix(".partial")
+    partial.write_text(json.dumps([*before, now], indent=1), encoding="utf-8")
+    partial.replace(file)
     if before:
         other = ", ".join(f"{key} {before[-1][key]}" for key in now if before[-1].get(key) != now[key])
         said = ", ".join(f"{key} {now[key]}" for key in now if before[-1].get(key) != now[key])
