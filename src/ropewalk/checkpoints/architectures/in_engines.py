@@ -61,6 +61,11 @@ class InTransformers:
     """The base that version 5 takes whatever the row's object (`theta_in`) says, unless rope_parameters has one."""
     rotary_key_unread_in_5: bool = False
     """Whether version 5 rotates the whole head unless rope_parameters has partial_rotary_factor."""
+    scaling_unread_in_5: bool = False
+    """Whether version 5's config class has rope_scaling for a field of its own, which is not merged into
+    rope_parameters."""
+    scaling_drops_part_in_5: bool = False
+    """Whether version 5 loses the rotated part of a head where rope_scaling is given without it."""
     longrope_alone: bool = False
     """Whether its config class takes longrope and no other scaling."""
     restarts_cache: bool = False

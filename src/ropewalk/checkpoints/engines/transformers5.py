@@ -24,9 +24,6 @@ from ropewalk.scaling import Dynamic, LongRoPE, YaRN
 
 ENGINE, VERSION = "transformers 5", "5.22.2"
 
-SCALING_APART = ("cohere2_moe",)
-"""Types whose config class has `rope_scaling` for a field of its own, which is not merged into rope_parameters."""
-
 PER_CALL = "in every call, by its largest position"
 GROWING = "by the longest text seen so far"
 
@@ -88,7 +85,7 @@ def _default_theta(subject: Subject, theta: float, draft: Draft) -> LayerReading
 
 def held(facts: Facts, stated: Subject, draft: Draft) -> Subject:
     """The subject as transformers' config class holds it, which vLLM and SGLang build their models from, too."""
-    if stated.layer.scaling is None or not facts.old or facts.resolved.model_type not in SCALING_APART:
+    if stated.layer.scaling is None or not facts.old or not facts.row.transformers.scaling_unread_in_5:
         return stated
     text = {key: value for key, value in facts.text.items() if key != "rope_scaling"}
     seen = resolve(facts.with_text(text), where=facts.resolved.where, strict=False)
@@ -120,8 +117,9 @@ def _object_theta(subject: Subject, theta: float, within: str, draft: Draft) -> 
 def refused(facts: Facts, version: int) -> str | None:
     """Scalings that fail when the model is built."""
     model_type = facts.resolved.model_type
-    if version == 5 and model_type == "mistral4" and facts.old and facts.old.get("partial_rotary_factor") is None:
-        return "its Mistral 4 loses the rotated part of a head where rope_scaling is given; write rope_parameters"
+    if version == 5 and facts.old and facts.row.transformers.scaling_drops_part_in_5:
+        if facts.old.get("partial_rotary_factor") is None:
+            return f"its {model_type} loses the rotated part of a head where rope_scaling is given without it"
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if scaling is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InMLX, InTransformers
 
 _LATENT = Architecture(
     layout="pairs",
@@ -113,6 +113,7 @@ ROWS = {
         defaults={"rope_interleave": True, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64},
         elsewhere=("llama_4_scaling_beta", "max_position_embeddings"),
         llama_cpp=InLlamaCpp(temperature="dropped"),
+        transformers=InTransformers(scaling_drops_part_in_5=True),
     ),
     "youtu": replace(_DEEPSEEK_V3, experts=False, gguf_name=None),
 }

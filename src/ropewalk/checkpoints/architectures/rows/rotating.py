@@ -88,6 +88,7 @@ ROWS = {
         rotates_without_windows=False,
         experts=True,
         defaults={"sliding_window": 4096, "head_dim": 128},
+        transformers=InTransformers(scaling_unread_in_5=True),
     ),
     "dbrx": Architecture(
         only_transformers=True,
