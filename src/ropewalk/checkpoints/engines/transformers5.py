@@ -117,9 +117,9 @@ def _object_theta(subject: Subject, theta: float, within: str, draft: Draft) -> 
 def refused(facts: Facts, version: int) -> str | None:
     """Scalings that fail when the model is built."""
     model_type = facts.resolved.model_type
-    if version == 5 and facts.old and facts.row.transformers.scaling_drops_part_in_5:
-        if facts.old.get("partial_rotary_factor") is None:
-            return f"its {model_type} loses the rotated part of a head where rope_scaling is given without it"
+    drops = version == 5 and facts.row.transformers.scaling_drops_part_in_5
+    if drops and facts.old and facts.old.get("partial_rotary_factor") is None:
+        return f"its {model_type} loses the rotated part of a head where rope_scaling is given without it"
     for subject in facts.subjects():
         scaling = subject.layer.scaling
         if scaling is None:
