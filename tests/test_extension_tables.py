@@ -98,3 +98,23 @@ def test_an_assumed_length(language: str) -> None:
     assert f"{100 * needles.mean:+.1f} " in PAGES[language]
     for name in ("yarn", "leave"):
         assert f"{100 * said['result']['judged'][name]['needles'][-1]['found']:.0f} %" in PAGES[language]
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_a_search(language: str) -> None:
+    name = "extend-tinyllama-4096-search-96-dtype-float32"
+    said = result(name)
+    found = said["result"]
+    searched, judged = found["searched"], found["judged"]
+    assert name in PAGES[language]
+    loss = Interval(**said["intervals"]["loss, searched better than yarn paper"])
+    assert loss.verdict == "no difference"
+    assert str(loss) in PAGES[language]
+    assert between(judged["searched"]["tail"]["gain"]["4096"]) in PAGES[language]
+    shares = [f"{100 * judged[one]['needles'][-1]['found']:.0f} %" for one in ("searched", "yarn paper")]
+    assert shares == ["42 %", "41 %"]
+    assert all(share in PAGES[language] for share in shares)
+    settings, near = len(searched["trials"]), sum(one["formula"] is not None for one in searched["trials"])
+    assert (settings, near) == (12, 4)
+    assert searched["passes"] <= 96
+    assert min(searched["select"], key=searched["select"].__getitem__) == "refined"
