@@ -1,4 +1,4 @@
-"""What `eval` and `extend` share: the scaling that a person names, and one line on what is being computed."""
+"""What `eval`, `extend` and `inspect` share: lengths and scalings as they are typed, and a line on what is computed."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ropewalk.amounts import amount
 from ropewalk.cli.data import On
 from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, write, write_table
+from ropewalk.cli.scaling import tokens
 
 if TYPE_CHECKING:
     from ropewalk.checkpoints.inspect.report import Report
@@ -30,10 +30,7 @@ RATE = 5.0
 
 
 def _tokens(value: str) -> int:
-    try:
-        return amount(value)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    return tokens(value, "--to")
 
 
 @guarded
