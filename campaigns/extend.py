@@ -9,6 +9,9 @@ WORK/extend-NAME-N.unfinished.json. Every pass is kept in campaigns/measurements
 on another machine. --draw takes other documents to judge on: the verdict should be the same, or a tie, over several of
 them. --search and --tune are those of `ropewalk extend`.
 
+--scaling judges that one alone, against cropping. --losses leaves out what a verdict is made of, which takes as long
+again: needles, the cost on short text, the loss with foreign text and by position.
+
 --assume compares one change with none, at the model's own length too: YaRN for a model that was trained for less than
 this one. Needles are then put into every document to judge on.
 """
@@ -26,9 +29,10 @@ from benchmarks import bars
 from campaigns import pieces
 from ropewalk.checkpoints.resolve.native import MODEL_TYPE
 from ropewalk.checkpoints.resolve.read import read
+from ropewalk.cli.scaling import named_scaling
 from ropewalk.evaluate.statistics import Interval, paired
 from ropewalk.extend.asking import OutOfTime
-from ropewalk.extend.choose import choose
+from ropewalk.extend.choose import choose, rotation
 from ropewalk.extend.judging import ASKED, between, found_between
 from ropewalk.extend.tournament import Result
 from ropewalk.extend.tune.tuned import Tuning
@@ -149,6 +153,8 @@ def main() -> int:
     options.add_argument("--search", type=int, metavar="PASSES", help="search beside the formulas")
     options.add_argument("--tune", type=float, metavar="MINUTES", help="train the winner for so long")
     options.add_argument("--assume", type=int, metavar="N", help="judge YaRN from N tokens alone, beside no change")
+    options.add_argument("--scaling", metavar="KIND", help="judge this one alone, for N over the trained length")
+    options.add_argument("--losses", action="store_true", help="measure nothing but the verdict")
     options.add_argument("--needles", type=int, help=f"documents with needles; {ASKED} unless given, all with --assume")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
     given = options.parse_args()
@@ -156,9 +162,10 @@ def main() -> int:
     name += (f"-search-{given.search}" if given.search else "") + (f"-tune-{given.tune:g}" if given.tune else "")
     name += "".join(
         f"-{option}-{getattr(given, option)}"
-        for option in ("assume", "trained", "documents", "tail", "dtype", "needles")
+        for option in ("assume", "scaling", "trained", "documents", "tail", "dtype", "needles")
         if getattr(given, option) != options.get_default(option)
     )
+    name += "-losses" if given.losses else ""
     known = pieces.digest(SOURCES)
     # A draw shares what was measured on the documents to search and to select on, a search all that was measured.
     work = given.work / f"{given.name}-{given.to}-{pieces.digest(LIKELIHOODS)}"
@@ -170,6 +177,9 @@ def main() -> int:
         print(f"{time.monotonic() - took.began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
 
     only = YaRN(factor=given.to / given.assume, trained=given.assume) if given.assume else None
+    if given.scaling:
+        trained = rotation(given.model, given.to, given.trained).trained
+        only = named_scaling(given.scaling, given.to / trained, trained)
     asked = given.needles or (given.documents if given.assume else ASKED)
     rounds: list[dict[str, Any]] = []
     partial, where = given.work / f"{name}.unfinished.json", "stopped"
@@ -178,6 +188,7 @@ def main() -> int:
             given.model, given.to, [given.text], work, trained=given.trained, judges=given.documents,
             number=given.draw, tail=given.tail, dtype=given.dtype, minutes=given.minutes, progress=progress,
             search=given.search, tuning=Tuning(minutes=given.tune) if given.tune else None, only=only, asked=asked,
+            details=not given.losses,
             ended=lambda found: rounds.append(found.to_dict()),
             say=lambda said: print(said, file=sys.stderr),
         )  # fmt: skip
@@ -195,6 +206,8 @@ def main() -> int:
     command += f" --text {given.text.name} --documents {given.documents} --draw {given.draw} --tail {given.tail}"
     command += f" --dtype {given.dtype}" + (f" --trained {given.trained}" if given.trained else "")
     command += f" --assume {given.assume}" if given.assume else ""
+    command += f" --scaling {given.scaling}" if given.scaling else ""
+    command += " --losses" if given.losses else ""
     command += f" --needles {given.needles}" if given.needles else ""
     command += f" --search {given.search}" if given.search else ""
     command += f" --tune {given.tune:g}" if given.tune else ""

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ropewalk.extend.asking import Asking
 from tests.cli.conftest import Ropewalk
+from tests.extend.toys import until
 
 CHOOSING = ("--to", "256", "--text", "texts", "--documents", "8", "--tail", "32")
 
@@ -28,7 +30,9 @@ def write_texts(count: int) -> None:
         Path("texts", f"{number}.txt").write_text(signs[:216] + signs[:40], encoding="utf-8")
 
 
-def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, checkpoint: Path) -> None:
+def test_chooses_by_measuring_and_leaves_the_source_alone(
+    ropewalk: Ropewalk, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A random model uses no far text, so nothing is written, and cropping is as good."""
     write_texts(12)
     before = files(checkpoint)
@@ -36,6 +40,13 @@ def test_chooses_by_measuring_and_leaves_the_source_alone(ropewalk: Ropewalk, ch
     answer = ropewalk(*command, "--budget", "0")
     assert answer.code == 1
     assert "run the same command to continue" in answer.stderr
+    assert "so far" not in answer.stderr
+    with monkeypatch.context() as patched:
+        patched.setattr(Asking, "__call__", until("judge with foreign text", Asking.__call__))
+        answer = ropewalk(*command)
+    assert answer.code == 1
+    assert "(judge with foreign text: 0 of 8 passes)" in answer.stderr
+    assert "\nso far: Cropping is " in answer.stderr
     answer = ropewalk(*command)
     assert answer.code == 0, answer.stderr
     assert answer.stdout.startswith("Cropping is ")

@@ -23,7 +23,7 @@ from ropewalk.extend.tournament import Result, run
 from ropewalk.scaling import YaRN
 from ropewalk.trials.jobs import Workers
 from tests.extend.test_tournament import ALL, GOOD, REACH
-from tests.extend.toys import ROPE, TAIL, TO, Engineered, sets
+from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, sets
 
 
 @pytest.fixture
@@ -152,3 +152,17 @@ def test_what_was_searched_is_compared_with_the_best_formula_of_the_documents_to
         "loss, searched better than yarn": paired([2.4 + 0.001 * n - (2.3 + 0.001 * n) for n in range(4)]),
         "needles, searched minus yarn": paired([0.0, 0.25]),
     }
+
+
+def test_one_scaling_is_judged_by_its_losses_alone(
+    told: Any, tmp_path: Path, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(extend, "rotation", lambda *of: ROPE)
+    for _ in range(2):
+        told("--scaling", "yarn", "--losses")
+    assert given["only"] == YaRN(factor=TO / TRAINED, trained=TRAINED)
+    assert given["details"] is False
+    assert "--scaling yarn --losses" in result(tmp_path)["command"]
+    assert [file.stem for file in (tmp_path / "results").glob("*.json")] == ["extend-toy-256-scaling-yarn-losses"]
+    told("--assume", "32")
+    assert given["details"] is True

@@ -20,7 +20,7 @@ from ropewalk.evaluate.store import Stored
 from ropewalk.extend.asking import Asking, OutOfTime
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed
 from ropewalk.extend.choose import rotation
-from ropewalk.extend.judging import Judged, decide, sentence
+from ropewalk.extend.judging import LOSSES_ALONE, Judged, decide, sentence
 from ropewalk.extend.rounds import Skipped, skipped
 from ropewalk.extend.sets import draw
 from ropewalk.extend.tails import Tail
@@ -29,7 +29,7 @@ from ropewalk.extend.view import Cropping
 from ropewalk.scaling import Linear, LongRoPE
 from ropewalk.trials.jobs import Workers
 from tests.checkpoints.valid_files import LLAMA, text
-from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, documents, planted, sets
+from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, documents, planted, sets, until
 
 LEAVE = Candidate("leave", "as it is")
 CROP = Candidate("crop", "far text thrown away", text="cropped")
@@ -44,9 +44,9 @@ REACH = {4.0: TO, 8.0: TO, 6.0: TO}
 def held(
     engine: Engineered, candidates: list[Candidate], *, file: Path | None = None, cheap: bool = False, **more: Any
 ) -> Result:
-    drawn = more.pop("sets", None) or sets()
+    drawn, details = more.pop("sets", None) or sets(), more.pop("details", True)
     with closing(Asking(Stored(engine, file), engine, more.pop("workers", Workers()), **more)) as asking:
-        return run(asking, ROPE, drawn, candidates, None, tail_tokens=TAIL, cheap=cheap)
+        return run(asking, ROPE, drawn, candidates, None, tail_tokens=TAIL, cheap=cheap, details=details)
 
 
 def test_the_best_wins_and_is_said_with_its_interval() -> None:
@@ -329,6 +329,30 @@ def test_a_budget_ends_between_passes_and_loses_none(tmp_path: Path) -> None:
     with pytest.raises(OutOfTime, match=r"search at 256: 0 of"):
         held(Engineered(REACH), ALL, file=file, seconds=-1.0)
     assert held(Engineered(REACH), ALL, file=file, seconds=60.0).verdict.winner == "good"
+
+
+def test_a_verdict_is_known_before_what_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The losses decide; needles, foreign text and short text say more, and take as long again."""
+    engine, few = Engineered(REACH, {4.0: 0.01}), [LEAVE, CROP, GOOD]
+
+    def known_when_time_ends_at(stage: str) -> Result | None:
+        monkeypatch.setattr(Asking, "__call__", until(stage, Asking.__call__))
+        with pytest.raises(OutOfTime, match=f"^{stage}: 0 of") as caught:
+            held(engine, few)
+        monkeypatch.undo()
+        return caught.value.so_far
+
+    assert known_when_time_ends_at("judge") is None, "a verdict needs every loss"
+    found, whole = known_when_time_ends_at("judge on short text"), held(engine, few)
+    assert found is not None
+    assert (found.verdict, found.not_measured) == (whole.verdict, ["out of time at judge on short text: 0 of 8 passes"])
+    gained = f"Take good: at 256 tokens it is better than cropping to 32 by {whole.judged['good'].gain} nats per token"
+    assert found.sentence.startswith(gained)
+    assert whole.sentence.startswith(gained)
+    assert "short text" in whole.sentence
+    assert "short text" not in found.sentence
+    brief = held(engine, few, details=False)
+    assert (brief.verdict, brief.sentence, brief.not_measured) == (found.verdict, found.sentence, [LOSSES_ALONE])
 
 
 def test_several_workers_give_the_same_result() -> None:

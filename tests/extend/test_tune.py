@@ -48,7 +48,7 @@ from ropewalk.scaling import NTK, LongRoPE, YaRN
 from ropewalk.trials.jobs import Workers
 from tests.checkpoints.small_models import MODELS, make, make_gguf
 from tests.checkpoints.valid_files import LLAMA, llama, text
-from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets
+from tests.extend.toys import ROPE, TAIL, TO, Engineered, planted, sets, until
 from tests.report.reading import Page
 
 TRAINED, LONG = 64, 256
@@ -95,6 +95,9 @@ def test_what_is_trained_is_judged_written_and_proved(
     assert whole.tuned is not None
     assert whole.tuned.kind == "own crop", "six steps teach it letters, and nothing of length"
     assert whole.tuned.over.low > 0.2
+    # The scaling that was named, against a crop: the model as it is breaks at this length, and takes as long.
+    assert whole.judged.keys() == {"yarn", "crop", "sinks"}
+    assert whole.not_tried.keys() == {"leave"}
     # By hand: the tuned weights as a model, on the last tokens that a crop leaves.
     tuned = opened(whole.tuned.model)[0]
     crop, whole_text = (
@@ -130,6 +133,17 @@ def test_what_is_trained_is_judged_written_and_proved(
     assert parts is not None
     assert parts.digest == whole.tuned.digest
     assert parts.judged.to_dict() == whole.tuned.judged.to_dict()
+    # What was trained has its verdict before what that is made of.
+    (folder,) = (tmp_path / "parts").glob("tune-*")
+    kept = (folder / "measurements.jsonl").read_text().splitlines(keepends=True)
+    (folder / "measurements.jsonl").write_text("".join(kept[:-1]))
+    monkeypatch.setattr(Asking, "__call__", until("loss by position", Asking.__call__))
+    with pytest.raises(OutOfTime) as caught:
+        asked(model, texts, tmp_path / "parts")
+    known = caught.value.so_far.tuned
+    assert (known.kind, known.over, known.own) == (parts.kind, parts.over, parts.own)
+    assert known.not_measured == ["out of time at loss by position: 0 of 1 passes"]
+    monkeypatch.undo()
     # Written as the untuned is, with the trained weights.
     source = tune.checkpoint(whole.tuned, model)
     done = write(source, tmp_path / "out", SCALING, LONG)

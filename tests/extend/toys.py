@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ropewalk.evaluate.documents import Document
 from ropewalk.evaluate.passage import Engine, Nats, Numbers, Passage
+from ropewalk.extend.asking import Asking
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.candidates.base import scaled
 from ropewalk.extend.sets import Sets
@@ -79,3 +81,13 @@ class Engineered:
 
     def choices(self, passage: Passage, candidates: Numbers, scaling: Scaling | None = None) -> Nats:
         raise AssertionError("no needles are asked for without a tokenizer")
+
+
+def until(stage: str, ask: Any) -> Any:
+    """`Asking.__call__` whose time ends when that stage has to compute something."""
+
+    def timed(self: Asking, name: str, measure: Any) -> Any:
+        self.end = 0.0 if name == stage else None
+        return ask(self, name, measure)
+
+    return timed

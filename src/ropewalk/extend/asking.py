@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ Progress = Callable[[str, int, int], None]
 
 class OutOfTime(Exception):
     """The budget ended; what was measured is kept."""
+
+    so_far: Any = None
+    """The `Result` as it stands, once the losses that a verdict is made from are all measured."""
 
 
 class Ask(NamedTuple):

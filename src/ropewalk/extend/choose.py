@@ -21,7 +21,7 @@ from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.checkpoint import digest
 from ropewalk.evaluate.engines.ours import scaled as with_scaling
 from ropewalk.evaluate.store import Stored
-from ropewalk.extend.asking import Asking, Elsewhere, Opening, Progress, forget
+from ropewalk.extend.asking import Asking, Elsewhere, Opening, OutOfTime, Progress, forget
 from ropewalk.extend.candidates import Candidate, Rope, formulas, listed, without
 from ropewalk.extend.candidates.base import SEARCHED, by_reason, scaled
 from ropewalk.extend.judging import ASKED
@@ -89,6 +89,7 @@ def choose(
     search: int | None = None,
     only: Scaling | None = None,
     asked: int = ASKED,
+    details: bool = True,
     tuning: Tuning | None = None,
     shown: bool = False,
     progress: Progress = lambda stage, done, total: None,
@@ -98,8 +99,9 @@ def choose(
     """work: a directory of this run, which the same call continues. number: which draw of documents to judge on.
     engine: one of `ENGINES`.
     minutes: `OutOfTime` is raised after so many. search: passes of the full length for a search, or none. only:
-    the one scaling that is judged. asked: documents into which needles are put. tuning: training of the winner, and
-    shown: with a bar. ended: is told each round when it ends."""
+    the one scaling that is judged. asked: documents into which needles are put. details: whether to measure what the
+    verdict is made of too. tuning: training of the winner, and shown: with a bar. ended: is told each round when it
+    ends."""
     check_engine(path, engine)
     rope = rotation(path, to, trained)
     if tuning is not None:
@@ -119,6 +121,8 @@ def choose(
         _can_be_listed(path, rope)
     candidates, refused = servable(path, rope, only)
     not_tried = refused if only is not None else without(rope) | refused
+    if only is not None and not rope.own:
+        not_tried = {"leave": f"--scaling names one, and {rope.to:,} tokens are more than the checkpoint is for"}
     if only is None and all(one.scaling is None for one in candidates):
         why = "; ".join(by_reason(refused))
         raise ValueError(f"none of the {len(refused)} scalings could be written for {path}: {why}")
@@ -148,10 +152,15 @@ def choose(
         # Loading and drawing took some of it.
         left = None if end is None else end - time.monotonic()
         with closing(Asking(stored, opening, workers, seconds=left, progress=progress)) as asking:
-            found = run(
-                asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
-                not_tried=not_tried, asked=asked, ended=ended,
-            )  # fmt: skip
+            try:
+                found = run(
+                    asking, rope, sets, candidates, encode, tail_tokens=tail, cheap=cheap, search_passes=search,
+                    not_tried=not_tried, asked=asked, details=details, ended=ended,
+                )  # fmt: skip
+            except OutOfTime as error:
+                if error.so_far is not None:
+                    error.so_far = replace(error.so_far, computed_with=computed_with)
+                raise
         found = replace(found, computed_with=computed_with)
         weights = computes.model
         if tuning is not None:
@@ -160,10 +169,14 @@ def choose(
             del computes, stored, asking
             forget()  # training needs the memory
             save(work, found.to_dict())
-            tuned = tune(
-                Path(path), found, kept, alike, work, tuning, encode,
-                opening=opening, workers=workers, end=end, shown=shown, progress=progress,
-            )  # fmt: skip
+            try:
+                tuned = tune(
+                    Path(path), found, kept, alike, work, tuning, encode,
+                    opening=opening, workers=workers, end=end, details=details, shown=shown, progress=progress,
+                )  # fmt: skip
+            except OutOfTime as error:
+                error.so_far = error.so_far or found
+                raise
             found = replace(found, tuned=tuned)
         if digest(meant(Path(path))) != weights:
             raise ValueError(f"{path} was changed while it was measured; start again with another --work")
@@ -173,12 +186,12 @@ def choose(
 
 def servable(path: str | Path, rope: Rope, only: Scaling | None = None) -> tuple[list[Candidate], dict[str, str]]:
     """The formulas that at least one engine computes from what would be written, and why not for the others. only: a
-    scaling in place of the formulas."""
+    scaling in place of the formulas, which leaving as it is competes with only at a length that is read already."""
     by = served(path, rope.to)
     kept, refused = [], {}
     every = formulas(rope)
     if only is not None:
-        every = [one for one in every if one.scaling is None]
+        every = [one for one in every if one.text != "whole" or (one.scaling is None and rope.own)]
         every.append(scaled(only.kind, "as it was given", only, rope))
     for one in every:
         reasons = {} if one.scaling is None else by(one.scaling)

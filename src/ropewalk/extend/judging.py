@@ -33,6 +33,7 @@ READ = 2
 """Documents of which every token is scored, for the loss by position."""
 ASKED = 4
 """Documents into which needles are put."""
+LOSSES_ALONE = "needles, foreign text, short text and loss by position: only the verdict was asked for"
 
 
 @dataclass(frozen=True)
@@ -88,17 +89,12 @@ def judge(
     ask: Ask,
     candidates: Sequence[Candidate],
     documents: Sequence[Document],
-    encode: Callable[[str], Sequence[int]] | None,
     *,
     near: int,
     lengths: Sequence[int],
     tail_tokens: int,
-    seed: int,
-    asked: int = ASKED,
-) -> tuple[dict[str, Judged], list[str]]:
-    """Each candidate on these documents, and what could not be measured, with the reason. seed: of needles, and
-    asked: for how many documents."""
-    skipped: dict[str, None] = {}
+) -> dict[str, Judged]:
+    """The losses of each candidate on these documents, which are all that a verdict is made from."""
 
     def losses(engine: Engine) -> dict[str, tails.Tail]:
         given: dict[str, Any] = {"near": near, "lengths": lengths, "tail": tail_tokens}
@@ -114,29 +110,49 @@ def judge(
             for one in candidates
         }
 
+    found = ask("judge", losses)
+    return {one.name: Judged(one, found[one.name]) for one in candidates}
+
+
+def with_needles(
+    ask: Ask,
+    judged: Mapping[str, Judged],
+    documents: Sequence[Document],
+    encode: Callable[[str], Sequence[int]] | None,
+    *,
+    near: int,
+    seed: int,
+    asked: int = ASKED,
+) -> tuple[dict[str, Judged], list[str]]:
+    """And the needles that each finds, with what could not be measured and the reason. asked: documents into which they
+    are put."""
+    skipped: dict[str, None] = {}
+    longest = len(documents[0].tokens)
+
     def searched(engine: Engine) -> dict[str, list[needles.Needles]]:
         assert encode is not None
         fillers = [document.tokens for document in documents[:asked]]
         found: dict[str, list[needles.Needles]] = {}
-        for one in candidates:
-            if one.text == "sinks":
+        for name, one in judged.items():
+            if one.candidate.text == "sinks":
                 continue  # of needles they see what a crop sees
-            under, each = seen(engine, one, near), found.setdefault(one.name, [])
-            for length in _places(encode, lengths[-1]):
+            under, each = seen(engine, one.candidate, near), found.setdefault(name, [])
+            for length in _places(encode, longest):
                 try:
-                    each.append(needles.measure(under, fillers, encode, length, scaling=one.scaling, seed=seed))
+                    each.append(
+                        needles.measure(under, fillers, encode, length, scaling=one.candidate.scaling, seed=seed)
+                    )
                 except Cannot as error:
-                    skipped[f"needles of {one.name} at {length:,}: {error}"] = None
+                    skipped[f"needles of {name} at {length:,}: {error}"] = None
         return found
 
-    found = ask("judge", losses)
     hidden: dict[str, list[needles.Needles]] = {}
     if encode is not None:
-        if (why := needles.refusal(encode, lengths[-1])) is None:
+        if (why := needles.refusal(encode, longest)) is None:
             hidden = _if_possible(ask, "needles", searched, skipped)
         else:
             skipped[f"needles: {why}"] = None
-    return {one.name: Judged(one, found[one.name], hidden.get(one.name, [])) for one in candidates}, list(skipped)
+    return {name: replace(one, needles=hidden.get(name, [])) for name, one in judged.items()}, list(skipped)
 
 
 def settle(

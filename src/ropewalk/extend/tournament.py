@@ -19,10 +19,21 @@ from typing import Any
 
 from ropewalk.evaluate.battery import far_from
 from ropewalk.evaluate.passage import Cannot
-from ropewalk.extend.asking import Asking
+from ropewalk.extend.asking import Asking, OutOfTime
 from ropewalk.extend.candidates import Candidate, Rope
 from ropewalk.extend.candidates.base import SINKS
-from ropewalk.extend.judging import ASKED, Judged, Verdict, judge, over_leaving, sentence, settle
+from ropewalk.extend.judging import (
+    ASKED,
+    LOSSES_ALONE,
+    Judged,
+    Verdict,
+    decide,
+    judge,
+    over_leaving,
+    sentence,
+    settle,
+    with_needles,
+)
 from ropewalk.extend.rounds import FINALISTS, Round, plain, skipped
 from ropewalk.extend.search.searched import Passes, Searched, need, search
 from ropewalk.extend.sets import LEAST, Sets
@@ -127,11 +138,13 @@ def run(
     search_passes: int | None = None,
     not_tried: dict[str, str] | None = None,
     asked: int = ASKED,
+    details: bool = True,
     ended: Callable[[Round], None] = lambda found: None,
 ) -> Result:
     """encode: of the model's tokenizer, without special tokens, for needles; None: no needles. search_passes: how many
     passes of the full length are for divisors that no formula gives; None: there is no search. asked: documents to
-    judge on into which needles are put. ended: is told each round when it ends."""
+    judge on into which needles are put. details: whether to measure what the verdict is made of too. ended: is told
+    each round when it ends."""
     lengths = lengths_of(rope, tail_tokens)
     near = far_from(rope.reads, lengths)
     shared = {"tail": tail_tokens, "near": near}
@@ -176,16 +189,24 @@ def run(
         left[found_by_search.candidate.name] = found_by_search.candidate
         tried.append(found_by_search.candidate)
     finals = [*left.values(), *beside]
-    measured, skips = judge(
-        asking, finals, sets.judge, encode, near=near, lengths=lengths, tail_tokens=tail_tokens, seed=sets.seed,
-        asked=asked,
-    )  # fmt: skip
-    judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens, own=rope.own)
-    stored = asking.stored
-    return Result(
-        stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,
-        judged, [*not_measured, *skips, *more], verdict, found_by_search,
-    )  # fmt: skip
+
+    def result(judged: dict[str, Judged], verdict: Verdict, *skips: str) -> Result:
+        stored = asking.stored
+        return Result(
+            stored.name, stored.model, rope, near, tail_tokens, sets, tried, dict(not_tried or {}), rounds,
+            judged, [*not_measured, *skips], verdict, found_by_search,
+        )  # fmt: skip
+
+    losses = judge(asking, finals, sets.judge, near=near, lengths=lengths, tail_tokens=tail_tokens)
+    if not details:
+        return result(losses, decide(losses, own=rope.own), LOSSES_ALONE)
+    try:
+        measured, skips = with_needles(asking, losses, sets.judge, encode, near=near, seed=sets.seed, asked=asked)
+        judged, verdict, more = settle(asking, measured, sets.judge, near=near, tail_tokens=tail_tokens, own=rope.own)
+    except OutOfTime as error:
+        error.so_far = result(losses, decide(losses, own=rope.own), f"out of time at {error}")
+        raise
+    return result(judged, verdict, *skips, *more)
 
 
 def _ranked(candidates: Sequence[Candidate], rounds: Sequence[Round]) -> list[Candidate]:

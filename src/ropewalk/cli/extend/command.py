@@ -319,6 +319,10 @@ def _choose(
         except OutOfTime as error:
             show_line("")
             say_error(f"not finished when the budget ran out ({error}); run the same command to continue")
+            if (known := error.so_far) is not None:
+                say(f"so far: {known.sentence}")
+                if known.tuned is not None:
+                    say(f"so far: {known.tuned.sentence}")
             raise typer.Exit(WRONG) from None
 
 

@@ -9,15 +9,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from ropewalk.checkpoints.export.convert import export
 from ropewalk.checkpoints.files.sniff import meant
 from ropewalk.evaluate.statistics import paired
 from ropewalk.evaluate.store import Stored
-from ropewalk.extend.asking import Asking, Opening, Progress
+from ropewalk.extend.asking import Asking, Opening, OutOfTime, Progress
 from ropewalk.extend.candidates import Candidate
-from ropewalk.extend.judging import ASKED, Judged, judge, settle, unchanged
+from ropewalk.extend.judging import ASKED, LOSSES_ALONE, Judged, judge, settle, unchanged, with_needles
 from ropewalk.extend.tournament import MEASUREMENTS, Result
 from ropewalk.extend.tune.texts import write_data
 from ropewalk.extend.tune.training import recipe, trained
@@ -55,11 +54,12 @@ def tune(
     opening: Opening,
     workers: Workers,
     end: float | None,
+    details: bool,
     shown: bool,
     progress: Progress,
 ) -> Tuned:
     """kept, alike: texts to train on by their digest, and how many were left out as near copies. end: of the time, by
-    `time.monotonic`."""
+    `time.monotonic`. details: as in a tournament."""
     untuned = start_of(found)
     scaling = untuned.candidate.scaling
     assert scaling is not None
@@ -72,24 +72,34 @@ def tune(
     own = replace(own, expected=engine.model)
     left = None if end is None else end - time.monotonic()
     # The written config has the scaling: the model is judged as it will be read.
-    name = "tuned"
-    given: dict[str, Any] = {"near": found.near, "tail_tokens": found.tail_tokens}
+    name, near, tail = "tuned", found.near, found.tail_tokens
+
+    def tuned(one: Judged, *not_measured: str) -> Tuned:
+        about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
+        candidate = replace(untuned.candidate, name=name, about=about)
+        judged = replace(one, candidate=candidate, tail=against(one, untuned))
+        kind, over = decide(judged, untuned, one.gains, left_as_it_is(found))
+        return Tuned(
+            untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, paired(one.gains),
+            kind, [*not_measured], alike,
+        )  # fmt: skip
+
     stored = Stored(engine, folder / MEASUREMENTS)
     with closing(Asking(stored, own, workers, seconds=left, progress=progress)) as asking:
-        finals, skips = judge(
-            asking, [Candidate(name, "")], found.sets.judge, encode,
-            lengths=untuned.tail.lengths, seed=found.sets.seed, asked=_asked(untuned), **given,
-        )  # fmt: skip
-        measured, _, more = settle(asking, finals, found.sets.judge, **given)
-    about = f"{untuned.candidate.name}, trained for {steps:,} steps with skipped positions, arXiv 2309.10400"
-    candidate = replace(untuned.candidate, name=name, about=about)
-    judged = replace(measured[name], candidate=candidate, tail=against(measured[name], untuned))
-    own_gains = measured[name].gains
-    kind, over = decide(judged, untuned, own_gains, left_as_it_is(found))
-    return Tuned(
-        untuned.candidate.name, steps, seconds, len(kept), model, engine.model, judged, over, paired(own_gains), kind,
-        [*skips, *more], alike,
-    )  # fmt: skip
+        losses = judge(
+            asking, [Candidate(name, "")], found.sets.judge, lengths=untuned.tail.lengths, tail_tokens=tail, near=near
+        )
+        if not details:
+            return tuned(losses[name], LOSSES_ALONE)
+        try:
+            finals, skips = with_needles(
+                asking, losses, found.sets.judge, encode, near=near, seed=found.sets.seed, asked=_asked(untuned)
+            )
+            measured, _, more = settle(asking, finals, found.sets.judge, near=near, tail_tokens=tail)
+        except OutOfTime as error:
+            error.so_far = replace(found, tuned=tuned(losses[name], f"out of time at {error}"))
+            raise
+    return tuned(measured[name], *skips, *more)
 
 
 def _asked(untuned: Judged) -> int:
