@@ -11,6 +11,7 @@ from ropewalk.checkpoints.inspect.lengths import Reach
 from ropewalk.checkpoints.inspect.report import Report
 from ropewalk.plot.catalogue import chart_of, find
 from ropewalk.report.engine_parts import aspects, engines_table, lengths, notes, number, plan, strips, top_of, words
+from ropewalk.report.engine_words import both, told
 from ropewalk.report.gallery import entry
 from ropewalk.report.markup import LANGUAGES, Content, Html, clean, element, html
 from ropewalk.report.page import page as whole_page
@@ -80,7 +81,7 @@ def _pictures(report: Report) -> Html:
 def _reach(reach: Reach) -> Html:
     """What it takes to serve longer texts, and what to paste for each engine."""
     title = element("h2", words("one_reach", to=number(reach.to)))
-    first = [element("p", {"en": said}) for said in reach.words]
+    first = [element("p", told(said)) for said in reach.words]
     if not reach.stretches:
         return html([title, first])
     logit = ["logit_gain"] if any(one.logit_gain != 1 for one in reach.stretches) else []
@@ -114,23 +115,23 @@ def _reach(reach: Reach) -> Html:
 
 def _override(override: Any) -> Html:
     if override.text is None:
-        return element("p", words("one_cannot", engine=override.engine, why=override.why or ""))
+        return element("p", words("one_cannot", engine=both(override.engine), why=both(override.why or "")))
     into = f" ({override.into})" if override.into else ""
     return html(
         [
-            element("p", element("strong", override.engine), into),
+            element("p", element("strong", told(override.engine)), into),
             element("pre", override.text),
-            [element("p", words("one_but", note=note), class_="soft") for note in override.notes],
+            [element("p", words("one_but", note=both(note)), class_="soft") for note in override.notes],
         ]
     )
 
 
 def _to_know(report: Report, one: dict[str, Any]) -> Html:
     resolved = report.resolved
-    lines = [element("li", {"en": f"{_cut(key)}: {why}"}) for key, why in resolved.not_understood.items()]
-    lines += [element("li", {"en": note}) for note in resolved.notes]
+    lines = [element("li", _cut(key), words("because"), told(why)) for key, why in resolved.not_understood.items()]
+    lines += [element("li", told(note)) for note in resolved.notes]
     if resolved.refusal is not None:
-        lines.append(element("li", {"en": f"ropewalk inspects it and does not load it: {resolved.refusal}"}))
+        lines.append(element("li", words("one_refused", why=both(resolved.refusal))))
     if resolved.not_looked_at:
         keys = ", ".join(_cut(key) for key in resolved.not_looked_at[:20])
         lines.append(element("li", words("one_skipped", keys=keys)))
