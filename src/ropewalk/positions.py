@@ -138,7 +138,9 @@ def explicit(index: Places, limit: int | None = None) -> Positions:
         if limit is not None and limit != index.limit:
             raise ValueError(f"these positions already have limit {index.limit}; {limit} was given beside them")
         _check_range(index.index, index.limit)
-        return index
+        stale = index.known is not None and not torch.compiler.is_compiling() and not index.known.speaks_of(index)
+        # Written to since: a block compiled later could not see that.
+        return index._replace(known=None) if stale else index
     if not isinstance(index, Tensor):
         index = _tensor(index)
     if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:

@@ -217,6 +217,59 @@ def test_the_next_document_of_a_row_starts_at_0() -> None:
     assert_close("two documents", layer(x, at), got, 4e-6)
 
 
+@pytest.mark.parametrize("slack", [0, 3])
+@pytest.mark.parametrize("chunk", [1, 2, 7])
+def test_documents_in_any_order_are_exact_or_refused(chunk: int, slack: int) -> None:
+    """Continued after others, numbered upwards or downwards, in turns: what a ring lost of each is known, or it says
+    so."""
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x, refused, exact = layer.tokens(1, 30), 0, 0
+    for seed in range(40):
+        draws = torch.Generator().manual_seed(seed)
+        changes = torch.rand(30, generator=draws) < (0.1 if seed % 2 else 0.4)
+        segment = torch.randint(0, 3, (30,), generator=draws)[changes.cumsum(0)]
+        order = torch.stack([(segment[:t] == segment[t]).sum() for t in range(30)]) - seed % 3 * 10
+        at = positions.Positions(order[None], order[None], segment[None], LIMIT)
+        want, cache = layer(x, at), ring(layer, 1, slack)
+        for t in range(0, 30, chunk):
+            part = at.take(slice(t, t + chunk))
+            try:
+                got = layer(x[:, t : t + chunk], part, cache)
+            except ValueError as error:
+                if "more slack" not in str(error):
+                    raise
+                refused += 1
+                break
+            assert_close(f"seed {seed}, token {t}", want[:, :, t : t + chunk], got, 4e-6)
+            exact += 1
+    assert refused > 5
+    assert exact > 40
+
+
+def test_the_token_after_negative_orders() -> None:
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW))
+    x, at = layer.tokens(1, 20), positions.plain(20, start=-20, limit=LIMIT)
+    cache = ring(layer, 1, slack=0)
+    assert cache.next.tolist() == [0]
+    got = [layer(x[:, :9], at.take(slice(0, 9)), cache)]
+    for t in range(9, 20):
+        assert cache.next.tolist() == [t - 20]
+        got.append(layer(x[:, t : t + 1], positions.explicit(cache.next[:, None], limit=LIMIT), cache))
+    assert_close("below 0", layer(x, at), torch.cat(got, dim=2), 4e-6)
+
+
+@pytest.mark.parametrize(("delta", "start"), [(100, 0), (-3, 4), (2, 1)])
+def test_first_keys_that_stay_visible_are_not_shifted_away(delta: int, start: int) -> None:
+    layer = Layer(Row("rope"), rule=Rule(window=WINDOW, keep_first=2))
+    cache = layer.cache(1, 40, LIMIT)
+    layer(layer.tokens(1, 9), positions.plain(9, limit=LIMIT), cache)
+    before = cache.read()[2].order.clone()
+    with pytest.raises(ValueError, match=r"orders below 2, which stay visible past the window \(keep_first\)"):
+        cache.shift(layer.encoding, delta, start=start)
+    assert torch.equal(cache.read()[2].order, before)
+    cache.shift(layer.encoding, 100, start=2)
+
+
 def test_no_tokens_change_nothing() -> None:
     for rule in (Rule(window=WINDOW), Rule()):
         layer = Layer(Row("rope"), rule=rule)

@@ -122,6 +122,21 @@ def test_a_score_that_no_kernel_fuses_compiles_whole_in_parts(
     assert_close("gradient", gradient(model, want), gradient(model, got), 1e-4)
 
 
+def test_blocks_compiled_one_by_one_see_that_plain_positions_were_edited() -> None:
+    """As `parallelise(compiled=True)` compiles them: the encoding runs outside, where the edit can be seen."""
+    torch._dynamo.reset()
+    model, tokens = rotary({}), torch.arange(8)[None]
+    at = positions.plain(8)
+    with torch.no_grad():
+        as_made = model(tokens, at)
+        at.segment[:, 4:] = 1
+        want = model(tokens, at)
+        for block in model.decoder.blocks:
+            block.forward = torch.compile(block.forward, backend="eager", fullgraph=True)
+        assert_close("two documents", want, model(tokens, at), 1e-5)
+    assert not torch.allclose(as_made, want, atol=1e-3)
+
+
 def test_a_compiled_model_stops_at_plain_positions_that_were_edited() -> None:
     torch._dynamo.reset()
     model = rotary({})

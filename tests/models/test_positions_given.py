@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 
 from ropewalk import encodings, positions
+from ropewalk.attention import Rule
 from ropewalk.models import Transformer, TransformerConfig
+from tests.closeness import assert_close
 
 TOKENS = torch.tensor([[3, 1, 4, 1, 5]])
 
@@ -33,6 +36,46 @@ def test_bare_integers_are_positions(form: Any) -> None:
     rope = encodings.RoPE(head_width=8)
     x = torch.randn(1, 2, 5, 8)
     assert torch.equal(rope.at(form(index)).rotate(x, "query"), rope.at(index).rotate(x, "query"))
+
+
+@torch.no_grad()
+def test_bare_integers_on_several_axes_come_after_what_is_cached() -> None:
+    """They are places in space, and an image's stand still while reading goes on."""
+    model = small(encoding={"kind": "rope", "sections": [2, 1, 1]}, std=0.3)
+    at = positions.interleaved([5, (1, 3, 4), 20], limit=64).expanded(2)
+    tokens = torch.randint(0, 40, at.shape)
+    want, cache = model(tokens, at), model.cache(2, 64, limit=64)
+    bounds = [0, 9, 30, *range(31, at.shape[1] + 1)]
+    parts = [model(tokens[:, i:j], at.index[:, i:j], cache=cache) for i, j in pairwise(bounds)]
+    assert_close("decoded", want, torch.cat(parts, dim=1), 1e-4)
+    rope = encodings.RoPE(head_width=8, sections=[2, 1, 1])
+    with pytest.raises(ValueError, match="the queries are bare integers on several axes"):
+        rope.at(at.index[:, 36:], at.index)
+    with pytest.raises(ValueError, match=r"the keys are .* at\.take"):
+        rope.at(at.take(slice(36, 37)), at.index)
+    signal = rope.at(at.take(slice(36, 37)), at)
+    assert Rule().mask(signal.q, signal.k).all(), "the last token sees all"
+
+
+class Sharper(encodings.RoPE):
+    """Queries alone get longer."""
+
+    def rotate(self, x: torch.Tensor, table: Any, role: Any) -> torch.Tensor:
+        return super().rotate(x, table, role) * (3 if role == "query" else 1)
+
+
+@torch.no_grad()
+def test_a_rotation_of_ones_own_is_asked_for_queries_and_for_keys() -> None:
+    """RoPE turns both in one step, which its subclass must not inherit."""
+    model = small()
+    model.decoder.kinds[0].__class__ = Sharper
+    got = model(TOKENS)
+    model = small()
+    for block in model.decoder.blocks:
+        block.attention.qkv.weight[:32] *= 3
+    assert_close("longer queries", model(TOKENS), got, 1e-5)
+    assert encodings.RoPE.one_rotation
+    assert not Sharper.one_rotation
 
 
 def test_source_positions_may_be_a_list() -> None:

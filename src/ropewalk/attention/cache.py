@@ -225,7 +225,8 @@ class Cache:
         for layer, k in zip(self.layers, moved, strict=True):
             layer.k = k
         for slots in self.slots:
-            slots.move(*steps[id(slots)])
+            step, lost = steps[id(slots)]
+            slots.move(step, lost)
 
     @property
     def limit(self) -> int:

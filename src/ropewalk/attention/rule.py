@@ -26,7 +26,8 @@ class Rule:
     window: int | None = None
     """W, keys seen counting the token itself; on both sides when not causal."""
     keep_first: int = 0
-    """Keys at the start of each document that stay visible past the window (attention sinks)."""
+    """Keys of orders below this stay visible past the window (attention sinks): the first of a document whose order
+    counts from 0."""
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:

@@ -7,7 +7,7 @@ is worked out once a pass, by the first of these layers, and the others follow.
 from __future__ import annotations
 
 from copy import copy
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -18,6 +18,28 @@ from ropewalk.torch_private import assert_in_graph, can_assert, watched
 
 Where = slice | tuple[Tensor, Tensor]
 """Slots to write: the same for every row, or (rows, slots)."""
+
+NONE = -(2**62)
+"""An order below every order of a token, which may be negative."""
+
+
+class Lost(NamedTuple):
+    """What a ring has overwritten, in each row: (B,) int64."""
+
+    order: Tensor
+    """The largest order in the document that lost a key last; NONE where none did."""
+    segment: Tensor
+    """That document; PAD where there is none."""
+    least: Tensor
+    most: Tensor
+    """Of all documents that lost keys the smallest and the largest number."""
+
+    @classmethod
+    def nothing(cls, batch: int, device: torch.device | str | None) -> Lost:
+        order, segment, least = (
+            torch.full((batch,), value, dtype=torch.int64, device=device) for value in (NONE, PAD, -NONE)
+        )
+        return cls(order, segment, least, segment)
 
 
 class Slots:
@@ -50,9 +72,7 @@ class Slots:
         """The same number where it is known on the host to be one for all rows; None where it is not."""
         self.filled = 0
         """Slots that any row uses, at most: a host integer, so that reading needs no synchronisation."""
-        self.lost = torch.full((batch,), -1, dtype=torch.int64, device=device)
-        """The largest order that a ring has overwritten, in the last document of which it has any; -1 where none."""
-        self.lost_segment = torch.full((batch,), PAD, dtype=torch.int64, device=device)
+        self.lost = Lost.nothing(batch, device)
         self.layers = 1
         """That keep these positions: what changes the positions must be done to all of them."""
         self.turn = 0
@@ -109,7 +129,8 @@ class Slots:
     @property
     def next(self) -> Tensor:
         """(B,) the order of the token that comes next in each row, its largest and one more; 0 in an empty row."""
-        return torch.where(self.segment == PAD, -1, self.order).amax(dim=1) + 1
+        held = self.segment != PAD
+        return torch.where(held.any(dim=1), torch.where(held, self.order, NONE).amax(dim=1) + 1, 0)
 
     def without(self, gone: Tensor) -> Tensor:
         """The segments of the slots without the keys where this (B, slots) mask, over some slots or all, is True; for
@@ -117,7 +138,7 @@ class Slots:
         where = torch.zeros_like(self.segment, dtype=torch.bool)
         where[:, : gone.shape[1]] = gone
         segment = self.segment.masked_fill(where, PAD)
-        self._refuse_reaching_back(segment, self.order, self.lost)
+        self._refuse_reaching_back(segment, self.order, self.lost.order)
         return segment
 
     def evict(self, segment: Tensor) -> Tensor:
@@ -139,15 +160,17 @@ class Slots:
         self.level = self.filled if len(set(counts)) == 1 else None
         return place
 
-    def steps(self, delta: int | Tensor, start: int) -> tuple[Tensor, Tensor]:
+    def steps(self, delta: int | Tensor, start: int) -> tuple[Tensor, Lost]:
         """How far each slot's key moves where those at order `start` and after do, and `lost` then; for `move`."""
         delta = torch.as_tensor(delta, device=self.order.device)
         moved = (self.segment != PAD) & (self.order >= start)
         step = torch.where(moved, delta[:, None] if delta.ndim else delta, 0)
         self._refuse_leaving(moved, step)
-        lost = torch.where((self.lost >= start) & (self.lost >= 0), self.lost + delta, self.lost)
+        self._refuse_crossing(self.order[moved], (self.order + step)[moved])
+        lost = self.lost.order
+        lost = torch.where((lost >= start) & (lost > NONE), lost + delta, lost)
         self._refuse_reaching_back(self.segment, self.order + step, lost)
-        return step, lost
+        return step, self.lost._replace(order=lost)
 
     def _refuse_leaving(self, moved: Tensor, step: Tensor) -> None:
         """Keys moved before position 0 or past the limit: no token could be numbered after them."""
@@ -163,15 +186,24 @@ class Slots:
                 "less, drop those keys first, or allocate the cache with a larger limit"
             )
 
-    def move(self, step: Tensor, lost: Tensor) -> None:
+    def _refuse_crossing(self, before: Tensor, after: Tensor) -> None:
+        kept = self.rule.keep_first
+        if kept and bool(((before < kept) != (after < kept)).any()):
+            raise ValueError(
+                f"this shift moves keys into or out of orders below {kept}, which stay visible past the window "
+                f"(keep_first): shift those after them alone, start={kept} or more, and by no more than lies between"
+            )
+
+    def move(self, step: Tensor, lost: Lost) -> None:
         self.index = self.index + (step if self.index.ndim == 2 else step[..., None])
         self.order, self.lost = self.order + step, lost
 
     def select(self, rows: Tensor) -> Self:
         other = copy(self)
         other.layers = 1
-        for name in ("index", "order", "segment", "written", "lost", "lost_segment"):
+        for name in ("index", "order", "segment", "written"):
             setattr(other, name, getattr(self, name).index_select(0, rows))
+        other.lost = Lost(*(part.index_select(0, rows) for part in self.lost))
         return other
 
     def _write(self, at: Positions, *, full: bool) -> None:
@@ -199,7 +231,7 @@ class Slots:
             # Of more tokens than the ring holds, only the last ones are kept.
             kept = token & (rank > rank[:, -1:] - self.capacity)
             slot = slot % self.capacity
-            self.lost_segment, self.lost = self._losing(torch.where(kept, slot, self.capacity), at, token & ~kept)
+            self.lost = self._losing(torch.where(kept, slot, self.capacity), at, token & ~kept)
             token = kept
         slot = torch.where(token, slot, self.capacity)
         row = torch.arange(len(slot), device=slot.device)[:, None]
@@ -208,30 +240,40 @@ class Slots:
         self.written = self.written + rank[:, -1]
         self.where = (row, slot)
 
-    def _losing(self, slot: Tensor, at: Positions, skipped: Tensor) -> tuple[Tensor, Tensor]:
-        """`lost_segment` and `lost` when these slots have been overwritten, and the tokens skipped."""
-        segment = torch.cat([self.segment.gather(1, slot), torch.where(skipped, at.segment, PAD)], dim=1)
-        segment = torch.cat([segment, self.lost_segment[:, None]], dim=1)
-        order = torch.cat([self.order.gather(1, slot), at.order.expand_as(skipped), self.lost[:, None]], dim=1)
-        last = segment.amax(dim=1)
-        return last, torch.where((segment == last[:, None]) & (segment != PAD), order, -1).amax(dim=1)
+    def _losing(self, slot: Tensor, at: Positions, skipped: Tensor) -> Lost:
+        """`lost` when these slots have been overwritten, and the tokens skipped."""
+        before = self.lost
+        overwritten, passed = self.segment.gather(1, slot), torch.where(skipped, at.segment, PAD)
+        segment = torch.cat([before.segment[:, None], overwritten, passed], dim=1)
+        order = torch.cat([before.order[:, None], self.order.gather(1, slot), at.order.expand_as(skipped)], dim=1)
+        gone, place = segment != PAD, torch.arange(segment.shape[1], device=segment.device)
+        last = segment.gather(1, torch.where(gone, place, 0).amax(dim=1, keepdim=True))
+        return Lost(
+            torch.where(gone & (segment == last), order, NONE).amax(dim=1),
+            last[:, 0],
+            torch.minimum(before.least, torch.where(gone, segment, -NONE).amin(dim=1)),
+            torch.maximum(before.most, segment.amax(dim=1)),
+        )
 
     def _refuse_lost(self, at: Positions) -> None:
         """A ring keeps the last keys that were written, a window is of orders: where orders repeat or go back, a token
         would see keys that are gone. Read on the host where that costs no synchronisation, else asserted."""
         every = at.expanded(len(self.written))
         token = every.segment != PAD
-        segment, lost = self.lost_segment, self.lost
+        lost = self.lost
         if at.shape[1] == 1:  # it overwrites a key before it reads; several tokens read what they overwrite
             slot = torch.where(token, self.written[:, None] % self.capacity, self.capacity)
-            segment, lost = self._losing(slot, every, torch.zeros_like(token))
+            lost = self._losing(slot, every, torch.zeros_like(token))
+        order, last, least, most = (part[:, None] for part in lost)
         assert self.rule.window is not None
-        seen = every.order + 1 - self.rule.window <= lost[:, None]
-        gone = (token & (every.segment == segment[:, None]) & (lost >= 0)[:, None] & seen).any()
+        seen = every.order + 1 - self.rule.window <= order
+        # Of the document that lost a key last it is known how far; of an earlier one nothing is.
+        earlier = (every.segment >= least) & (every.segment <= most)
+        gone = (token & torch.where(every.segment == last, seen, earlier)).any()
         says = (
             f"this layer keeps a ring of its last {self.capacity} keys (window {self.rule.window}), and a token here "
-            "would see older ones that are gone: orders must rise from token to token. Allocate the cache with more "
-            "slack, or recompute from the text"
+            "would see older ones that are gone: orders must rise from token to token, and a document that others came "
+            "after cannot be continued. Allocate the cache with more slack, or recompute from the text"
         )
         if watched(gone) or gone.device.type != "cpu":
             if can_assert():
@@ -243,8 +285,8 @@ class Slots:
         """Taking back or moving tokens may move the window back, over keys that a ring no longer has."""
         if not self.ring or self.rule.window is None:
             return
-        newest = torch.where(segment == PAD, -1, order).amax(dim=1)
-        if bool(((lost >= 0) & (newest + 2 - self.rule.window <= lost)).any()):
+        newest = torch.where(segment == PAD, NONE, order).amax(dim=1)
+        if bool(((lost > NONE) & (newest + 2 - self.rule.window <= lost)).any()):
             raise ValueError(
                 f"this layer keeps a ring of its last {self.capacity} keys (window {self.rule.window}); the next token "
                 "would see older ones that are gone. Allocate the cache with more slack, or recompute from the text"

@@ -143,6 +143,8 @@ class Encoding(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "rotate" in vars(cls) and "one_rotation" not in vars(cls):
+            cls.one_rotation = False  # what a class above promised of its own `rotate`
         cls._own_sites = frozenset(name for name in SITES if getattr(cls, name) is not getattr(Encoding, name))
         cls.__signature__ = _signature(cls.Config)  # what help() and notebooks show
 
@@ -162,6 +164,8 @@ class Encoding(nn.Module):
         """
         queries = explicit(q, limit)
         keys = queries if k is None else explicit(k, limit)
+        if queries.axes is not None and queries.shape[1] != keys.shape[1]:
+            _refuse_unordered(q, k)
         if self.claims.needs_limit and queries.limit != keys.limit:
             raise ValueError(
                 f"{self.config.kind} depends on the positions' limit: queries have {queries.limit}, keys {keys.limit}; "
@@ -285,6 +289,17 @@ class Signal:
 
     def __repr__(self) -> str:
         return f"Signal({self.encoding.config.kind}, queries {tuple(self.q.shape)}, keys {tuple(self.k.shape)})"
+
+
+def _refuse_unordered(*given: Places | None) -> None:
+    """Integers on several axes are places in space; in which order tokens were read, they do not say."""
+    for role, places in zip(("queries", "keys"), given, strict=True):
+        if not isinstance(places, Positions):
+            raise ValueError(
+                f"the {role} are bare integers on several axes, which do not say in what order tokens were read, and "
+                "there are more or fewer queries than keys. Give Positions: at.take(...) of those of the whole text, "
+                "or positions.explicit(index), whose first token is the first of its text"
+            )
 
 
 def map_table(function: Callable[[Tensor], Tensor], table: Table) -> Table:
