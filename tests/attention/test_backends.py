@@ -357,6 +357,24 @@ def test_scores_stay_float32_under_autocast(kind: str, backend: str) -> None:
     assert_close("dV", torch.full_like(total, 64.0), total, 0.1)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("far", [1500, 200_000])
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_bias_is_not_rounded_where_every_key_is_far(dtype: torch.dtype, far: int, autocast: bool) -> None:
+    """Near keys were evicted, or keys are another text's: 1,500 places away ALiBi is -750 in its steepest head, which
+    bfloat16 rounds by 2, and far enough away float16 has no such number."""
+    alibi = encodings.ALiBi(heads=8)
+    q, k, v = (torch.randn(1, 8, n, 64) for n in (3, 64, 64))
+    k_at = positions.plain(64, limit=2**20)
+    signal = alibi.at(positions.plain(3, start=far + 64, limit=2**20), k_at)
+    exact = Score(signal, Rule())
+    low = [x.to(dtype) for x in (q, k, v)]
+    want = attend(*(x.double() for x in low), exact, backend="eager")
+    with torch.autocast("cpu", dtype, enabled=autocast):
+        got = attend(*low, exact, backend="sdpa")
+    assert_close("far keys", want, got.double(), 2.0**-6 if dtype is torch.bfloat16 else 2.0**-9)
+
+
 @pytest.mark.parametrize("backend", [None, "eager", "tiled", "sdpa"])
 @pytest.mark.parametrize("rows", [2, 3])
 def test_positions_of_another_batch_are_refused(backend: str | None, rows: int) -> None:

@@ -87,8 +87,12 @@ def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     shared_by_layers = seen is not None and seen.describes(signal.q, signal.k, score.rule)
     mask, sees = seen.open if shared_by_layers else opened(score.rule.mask(signal.q, signal.k))
     if score.biased:
-        bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype))
-        mask = bias.masked_fill(~mask, -torch.inf).to(q.dtype)
+        bias = score.bias(H, signal.q, signal.k).to(precise(q.dtype)).masked_fill(~mask, -torch.inf)
+        if bias.dtype != q.dtype:
+            # The mask has the queries' precision, in which the bias of a far key is rounded by more than 1. Softmax
+            # takes no notice of what is subtracted from a whole row, and keys near the largest are what it weighs.
+            bias -= bias.detach().amax(dim=-1, keepdim=True)
+        mask = bias.to(q.dtype)
     out = _fused(q, k, v, attn_mask=mask, **shared)
     return (out * sees.to(out.dtype)).view(B, H, L, width)[..., :V]
 
