@@ -54,6 +54,20 @@ def test_documents_of_one_row_draw_apart() -> None:
     assert not torch.equal(out[:, :20], out[:, 20:])
 
 
+def test_tokens_of_one_order_draw_apart() -> None:
+    """A prefix that sees itself both ways has one order."""
+    at = positions.plain(20)
+    prefix = positions.Positions(at.index, at.order.clone().index_fill_(1, torch.arange(8), 0), at.segment, at.limit)
+    out = masked([3], prefix)
+    assert len({tuple(each) for each in out[0].tolist()}) == 20
+    assert torch.equal(out[:, 8:], masked([3], at)[:, 8:]), "where the order is the index, both draw alike"
+    keep = Dropout(0.25).of_weights(dropout_key([3]), torch.zeros(1, 2, 20, 4))
+    assert keep is not None
+    kept = keep.kept(slice(None), torch.arange(2)[:, None, None], prefix, prefix)
+    assert len({tuple(each) for each in kept[0, 0].tolist()}) == 20
+    assert len({tuple(each) for each in kept[0, 0].T.tolist()}) == 20
+
+
 def test_evaluation_and_rate_zero_change_nothing() -> None:
     x, at = torch.randn(1, 4, 8), positions.plain(4)
     assert Dropout(0.5).eval()(x, None, at) is x

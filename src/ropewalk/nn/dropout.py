@@ -60,7 +60,7 @@ class Dropout(nn.Module):
         width = x.shape[-1]
         # A hash has bits for four features, sixteen each: it is what dropout costs.
         four = torch.arange(-(-width // 4), device=x.device)
-        bits = self.bits(dropout_key, slice(None), at.segment[..., None], at.order[..., None], four)
+        bits = self.bits(dropout_key, slice(None), at.segment[..., None], _place(at)[..., None], four)
         share = math.ceil(self.rate * 2**16)
         dropped = bits.view(torch.int16)[..., :width] < share - 2**15
         return (x * (2**16 / (2**16 - share))).masked_fill(dropped, 0.0)
@@ -75,8 +75,8 @@ class Dropout(nn.Module):
             dropout_key = DropoutKey(torch.randint(2**62, (len(q),), device=q.device))
 
         def kept(sequences: slice, head: Tensor, q: Positions, k: Positions) -> Tensor:
-            segment, order = q.segment[:, None, :, None], q.order[:, None, :, None]
-            bits = self.bits(dropout_key, sequences, segment, order, head[None], k.order[:, None, None, :])
+            segment, place = q.segment[:, None, :, None], _place(q)[:, None, :, None]
+            bits = self.bits(dropout_key, sequences, segment, place, head[None], _place(k)[:, None, None, :])
             return ((bits >> 11) & (2**53 - 1)) >= math.ceil(self.rate * 2**53)  # the top 53
 
         return WeightDropout(kept, 1 / (1 - self.rate), self.rate if any_mask else None)
@@ -96,6 +96,15 @@ class Dropout(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.rate}"
+
+
+def _place(at: Positions) -> Tensor:
+    """(B, L): the order of a token, and another number where its index is not that: tokens of a prefix that sees itself
+    both ways have one order."""
+    if at.index is at.order:
+        return at.order
+    index = at.index if at.axes is None else at.index.sum(dim=2) - (at.axes - 1) * at.order
+    return at.order + (index - at.order) * _signed(START)
 
 
 def _mix(z: Tensor) -> Tensor:
