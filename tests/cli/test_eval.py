@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import string
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,25 @@ def test_bits_per_byte_are_of_the_bytes_that_were_read(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     for one in json.loads(done.stdout)["perplexity"]:
         assert one["bits_per_byte"] == pytest.approx(one["nats"] * 119 / (1 + 119 * 4) / math.log(2))
+
+
+def test_windows_slide_where_a_text_is_longer_than_one(tmp_path: Path) -> None:
+    """Up to the trained length one window holds the whole text, and what slides nowhere was called sliding."""
+    file = make_gguf("llama", tmp_path)
+    for n in range(6):
+        letters = "".join(random.Random(n).choices(string.ascii_letters, k=50))
+        (tmp_path / f"{n}.txt").write_text(letters + " the" * 30 + 3 * letters, encoding="utf-8")
+    texts = [part for n in range(6) for part in ("--text", str(tmp_path / f"{n}.txt"))]
+    command = ["eval", str(file), *texts, "--tail", "16", "--store", str(tmp_path / "kept.jsonl")]
+    done = CliRunner().invoke(app, [*command, "--lengths", "60,120", "--trained", "60"])
+    assert done.exit_code == 0, done.output
+    sliding = next(line for line in done.stdout.splitlines() if line.startswith("sliding"))
+    assert sliding.split()[1:3] == ["60", "15"]
+    assert sliding.split()[-1] == "4", "texts"
+    done = CliRunner().invoke(app, [*command, "--lengths", "60,120", "--trained", "120"])
+    assert "\nsliding" not in done.stdout
+    assert "not measured: perplexity in sliding windows: documents are read up to 120 tokens" in done.stdout
+    assert "losses and gains on 6 documents" in done.stdout
 
 
 def test_a_text_that_llama_cpp_cannot_score_is_left_out_of_every_engine(tmp_path: Path) -> None:

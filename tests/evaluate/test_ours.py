@@ -13,7 +13,7 @@ import torch
 import transformers
 
 import ropewalk as rw
-from ropewalk.evaluate.checkpoint import digest
+from ropewalk.evaluate.checkpoint import _with_sources, digest
 from ropewalk.evaluate.engines import by_logits
 from ropewalk.evaluate.engines.ours import Ours, scaled, under
 from ropewalk.evaluate.passage import Passage
@@ -144,3 +144,37 @@ def test_a_digest_reads_the_files_of_a_directory_alone(tmp_path: Path) -> None:
     assert digest(view) == before
     (tmp_path / "model" / "model.safetensors").write_bytes(b"other")
     assert digest(tmp_path / "model") != before
+
+
+def test_a_digest_follows_a_link_to_weights_elsewhere(tmp_path: Path) -> None:
+    """transformers reads them: measurements of one model were taken for those of the next that the link led to."""
+    (tmp_path / "model").mkdir()
+    tiny(tmp_path / "model")
+    before = digest(tmp_path / "model")
+    shutil.move(tmp_path / "model" / "model.safetensors", tmp_path / "a.safetensors")
+    (tmp_path / "b.safetensors").write_bytes(b"other")
+    (tmp_path / "model" / "model.safetensors").symlink_to("../a.safetensors")
+    assert digest(tmp_path / "model") == before
+    (tmp_path / "model" / "model.safetensors").unlink()
+    (tmp_path / "model" / "model.safetensors").symlink_to("../b.safetensors")
+    assert digest(tmp_path / "model") != before
+
+
+def test_measurements_of_an_encoding_of_ones_own_are_those_of_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint names the class, and the class changes."""
+    code = (
+        "from typing import Literal\n\nfrom ropewalk import encodings\n\n\nclass Near(encodings.ALiBi):\n"
+        '    class Config(encodings.ALiBi.Config):\n        kind: Literal["nearby_pkg.Near"] = "nearby_pkg.Near"\n'
+    )
+    (tmp_path / "nearby_pkg.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    model = rw.TransformerConfig(vocabulary=9, width=16, heads=2, hidden=16, layers=1, encoding="nearby_pkg.Near")
+    names = []
+    for said in ("", "# changed\n"):
+        (tmp_path / "nearby_pkg.py").write_text(code + said)
+        names += [_with_sources(weights, rw.Transformer(model)) for weights in ("some", "other")]
+    assert len({*names}) == 4
+    plain = rw.TransformerConfig(vocabulary=9, width=16, heads=2, hidden=16, layers=1)
+    assert _with_sources("some", rw.Transformer(plain)) == "some"

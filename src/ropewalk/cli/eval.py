@@ -224,26 +224,31 @@ def _show(report: Report) -> None:
     if report.scaling is not None:
         write(f"cost on short text       {tail.short_cost}")
     if tail.far_gain is not None:
-        write(f"gain on far tokens       {tail.far_gain}")
+        longest = tail.crop_lengths[-1]
+        over = "" if longest == tail.best_crop else f" over cropping to {longest:,}"
+        some = "" if tail.far_gain.documents == len(report.documents) else f" ({tail.far_gain.documents} documents)"
+        write(f"gain on far tokens       {tail.far_gain}{over}{some}")
     if report.needles:
         write("")
         found = [
-            (f"{one.length:,}", f"{one.share:.0%}", "{:.0%} to {:.0%}".format(*one.interval)) for one in report.needles
+            (f"{one.length:,}", f"{one.share:.0%}", "{:.0%} to {:.0%}".format(*one.interval), f"{len(one.found)}")
+            for one in report.needles
         ]
-        write_table(("needles at length", "found", "95 %"), found)
+        write_table(("needles at length", "found", "95 %", "texts"), found)
     write("")
     read = [
         (one.protocol, f"{one.length:,}", f"{one.stride:,}", f"{one.to_dict()['perplexity']:.3f}",
-         f"{one.to_dict()['bits_per_byte']:.4f}")
+         f"{one.to_dict()['bits_per_byte']:.4f}", f"{len(one.nats)}")
         for one in report.perplexity
     ]  # fmt: skip
     if read:
-        write_table(("perplexity", "window", "stride", "", "bits per byte"), read)
+        write_table(("perplexity", "window", "stride", "", "bits per byte", "texts"), read)
     for one in report.not_measured:
         write(f"not measured: {one}")
     write("")
     left = f"; left out: {', '.join(report.left_out)}" if report.left_out else ""
-    write(f"{len(report.documents)} documents, nats per token, {report.engine}; {report.rule}{left}")
+    count = f"losses and gains on {len(report.documents)} documents"
+    write(f"{count}, nats per token, {report.engine}; {report.rule}{left}")
 
 
 def _show_engines(rows: list[dict[str, Any]]) -> None:

@@ -135,7 +135,13 @@ def evaluate(
             except Cannot as error:
                 skipped.append(f"needles at {length:,}: {error}")
     short = min(trained, longest)
-    protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(short, None), (longest, None), (short, short // 4)])
+    protocols: dict[tuple[int, int | None], None] = dict.fromkeys([(short, None), (longest, None)])
+    if short < longest:
+        protocols[short, short // 4] = None
+    else:  # a window that holds the whole document has nowhere to slide
+        skipped.append(
+            f"perplexity in sliding windows: documents are read up to {longest:,} tokens, which one window holds"
+        )
     read: list[perplexity.Perplexity] = []
     for done, (length, stride) in enumerate(protocols):
         progress("perplexity", done, len(protocols))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import torch
 from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.errors import plain
 from ropewalk.checkpoints.files.sniff import meant
-from ropewalk.checkpoints.files.weights import homes
 from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
+from ropewalk.encodings import Encoding
 from ropewalk.evaluate.engines.begun import Begun
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Engine
@@ -53,6 +54,8 @@ def opened(
         found = _by_vllm(place, facts, dtype, named, Path(engine.removeprefix(VLLM)))
     else:
         model = load(place, dtype=dtype, kinds=kinds)
+        if hashed:
+            named = _with_sources(named, model)
         found = Ours(model, model=named, windows_scale=facts.windows_scale)
     if tokenizer.before:
         spelled = " ".join(plain(tokenizer.token(number)) for number in tokenizer.before)
@@ -64,6 +67,15 @@ def opened(
 def check_name(engine: str) -> None:
     if engine not in ENGINES and not any(engine.startswith(start) and engine != start for start in (VLLM, LLAMA_CPP)):
         raise ValueError(f"no engine {engine!r}; there are {', '.join(ENGINES)}")
+
+
+def _with_sources(named: str, model: torch.nn.Module) -> str:
+    """Encodings outside the package change without the checkpoint."""
+    kinds = {type(part) for part in model.modules() if isinstance(part, Encoding)}
+    own = sorted((kind for kind in kinds if not kind.__module__.startswith("ropewalk.")), key=repr)
+    files = [inspect.getsourcefile(kind) for kind in own]
+    code = [b"" if file is None else Path(file).read_bytes() for file in files]
+    return hashlib.sha256(b"".join([named.encode(), *code])).hexdigest() if own else named
 
 
 def _by_transformers(place: Path, facts: Facts, dtype: str | None, named: str) -> Engine:
@@ -107,15 +119,15 @@ def _by_vllm(place: Path, facts: Facts, dtype: str | None, named: str, python: P
     return ByVLLM(place, python, model=named, facts=facts, dtype=dtype)
 
 
-def _weighs(file: Path, directory: Path) -> bool:
-    """A pipe or a device of such a name would be read for ever, and no loader reads it, nor a link to elsewhere."""
-    real = file.resolve()
-    return file.name.endswith(WEIGHTS) and real.is_file() and real.parent in homes(directory)
+def _weighs(file: Path) -> bool:
+    """A pipe or a device of such a name would be read for ever, and no loader reads it. A link to elsewhere is read:
+    ropewalk does not follow it, and others do."""
+    return file.name.endswith(WEIGHTS) and file.is_file()
 
 
 def digest(path: Path) -> str:
     """SHA-256 over config and weights, so that a stored measurement is never taken for another model's."""
-    files = sorted(file for file in path.iterdir() if _weighs(file, path)) if path.is_dir() else [path]
+    files = sorted(filter(_weighs, path.iterdir())) if path.is_dir() else [path]
     whole = hashlib.sha256()
     for file in files:
         with file.open("rb") as opened_file:
