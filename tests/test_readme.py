@@ -107,7 +107,7 @@ def test_what_is_said_of_exactness_was_measured() -> None:
     in_float32 = {name: cell for name, cell in cells.items() if "float32" in name}
     assert {name.split(",")[0] for name in in_float32} == {"smollm2", "tinyllama"}
     assert all(abs(cell["float32 from 0"]["added"]) < 1e-5 for cell in in_float32.values())
-    assert all(1 < cell["angles from 0"]["added"] < 3 for cell in cells.values() if "angles from 0" in cell)
+    assert {round(cell["angles from 0"]["added"]) for cell in cells.values() if "angles from 0" in cell} == {1, 2}
     far = in_float32["smollm2, 2,048 tokens, as it is, float32"]
     assert abs(far["float32 from 1,000,000"]["added"]) < 1e-3
     assert far["float32 from 100,000,000"]["added"] > 1
