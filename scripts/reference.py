@@ -18,7 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 import yaml
 from typer.main import get_command
@@ -31,6 +31,8 @@ ROOT = Path(__file__).parents[1]
 WORDS = yaml.safe_load((ROOT / "docs" / "reference.yaml").read_text(encoding="utf-8"))
 WIDTH = 86
 """Columns of the help texts."""
+HELP = get_command(app).context_settings["help_option_names"]
+"""Of the whole command; a part of it, called alone, does not know them."""
 
 
 def main() -> None:
@@ -82,7 +84,7 @@ def _help(name: str, command: Any) -> str:
     with redirect_stdout(shown):
         command.main(
             ["--help"], prog_name=f"ropewalk {name}", standalone_mode=False, terminal_width=WIDTH,
-            max_content_width=WIDTH,
+            max_content_width=WIDTH, help_option_names=HELP,
         )  # fmt: skip
     return "\n".join(line.rstrip() for line in shown.getvalue().strip("\n").splitlines())
 
@@ -163,10 +165,10 @@ def python(language: str) -> str:
         parts.append(f"## {name}\n\n{said(language, 'python', name)}")
         if inspect.ismodule(thing):
             parts.append(f"{_document(thing)}\n\n")
-            parts += [_entry(f"{name}.{each}", getattr(thing, each)) for each in _public(thing)]
+            parts += [_entry(f"{name}.{each}", getattr(thing, each), language) for each in _public(thing)]
         else:
-            parts.append(_block(f"ropewalk.{name}", thing))
-            parts += _methods(name, thing) if inspect.isclass(thing) else []
+            parts.append(_block(f"ropewalk.{name}", thing, language))
+            parts += _methods(name, thing, language) if inspect.isclass(thing) else []
     return "".join(parts).rstrip("\n") + "\n"
 
 
@@ -178,22 +180,24 @@ def _public(module: Any) -> list[str]:
     return sorted((each for each in own if not each.startswith("_") and each not in ropewalk.__all__), key=str.lower)
 
 
-def _methods(name: str, thing: type) -> list[str]:
+def _methods(name: str, thing: type, language: str) -> list[str]:
     own = {each: found for each, found in vars(thing).items() if not each.startswith("_")}
     callables = {each: getattr(thing, each) for each, found in own.items() if callable(found) or _wrapped(found)}
-    return [_entry(f"{name}.{each}", found) for each, found in callables.items() if found.__doc__]
+    return [_entry(f"{name}.{each}", found, language) for each, found in callables.items() if found.__doc__]
 
 
 def _wrapped(found: Any) -> bool:
     return isinstance(found, classmethod | staticmethod)
 
 
-def _entry(name: str, thing: Any) -> str:
-    return f"### {name}\n\n{_block(f'ropewalk.{name}', thing)}"
+def _entry(name: str, thing: Any, language: str) -> str:
+    return f"### {name}\n\n{_block(f'ropewalk.{name}', thing, language)}"
 
 
-def _block(name: str, thing: Any) -> str:
+def _block(name: str, thing: Any, language: str) -> str:
     """The signature and the docstring."""
+    if get_origin(thing) is Annotated:  # Python's own docstring and signature say nothing of it
+        return f"```text\n{name}\n```\n\n{WORDS['annotations'][name][language]}\n\n"
     if hasattr(thing, "model_fields"):
         fields = (each if one.is_required() else f"{each}=..." for each, one in thing.model_fields.items())
         made = textwrap.fill(f"{name}({', '.join(fields)})", WIDTH, subsequent_indent="    ")

@@ -21,6 +21,8 @@ def test_everything_is_there() -> None:
     for command in ("inspect", "data prepare", "config schema"):
         assert f"\n## ropewalk {command}\n" in made["zh", "commands"]
         assert f"Usage: ropewalk {command} [OPTIONS]" in made["zh", "commands"]
+    assert "\n  --help " not in made["en", "commands"]  # -h is one of its names
+    assert "annotated type" not in made["en", "python"]  # the docstring of Python's own Annotated
     assert "| `every` | integer, null |  | Steps; unless given ten times in a run" in made["en", "recipe"]
     assert "\n## train.optimizer: muon\n" in made["zh", "recipe"]
 

@@ -100,7 +100,7 @@ class PairsData(Settings):
 
 
 class TaskData(Spread):
-    """Made as it is asked for, without files: a sample is a function of the seed and its number."""
+    """Generated on the fly, without files: a sample is a function of the seed and its number."""
 
     kind: Literal["task"] = "task"
     task: Literal["copy", "reverse", "addition", "passkey"] = "copy"

@@ -31,7 +31,7 @@ class SaveConfig(Settings):
     every: Steps | None = None
     """Steps; unless given ten times in a run, and always at its end."""
     keep: int = Field(default=2, ge=2)
-    """Checkpoints that stay, the newest."""
+    """How many of the newest checkpoints are kept."""
     keep_every: Steps | None = None
     """Steps; a checkpoint is saved at each multiple of it too, and stays for good."""
     asynchronous: bool = True
@@ -60,7 +60,7 @@ class TrainConfig(Settings):
     optimizer: AnyOptimizer = AdamW()
     schedule: AnySchedule = Cosine()
     clip: float | None = Field(default=1.0, gt=0)
-    """The longest gradient; null: any."""
+    """Maximum norm of the gradient; null: no clipping."""
     label_smoothing: Share = 0.0
     precision: Literal["float32", "bfloat16"] = "float32"
     """bfloat16: matrix products; weights, sums and losses stay float32."""
@@ -72,7 +72,7 @@ class TrainConfig(Settings):
     seed: int = Field(default=0, ge=0, lt=2**32)
     evaluate: EvaluateConfig = EvaluateConfig()
     samples: SampleConfig | None = None
-    """What the model says to some prompts, now and then; null: nothing is asked."""
+    """Prompts that the model continues during training; null: none."""
     save: SaveConfig = SaveConfig()
     track: str | None = None
     """Where records go besides metrics.jsonl: trackio, wandb, or my_pkg.module:make."""

@@ -29,8 +29,8 @@ FLATTEST = 0.005
 
 class FaultConfig(Settings):
     policy: Literal["stop", "skip", "rollback"] = "stop"
-    """On a loss or gradient that is not finite: stop; pass over the batch; go back to the last checkpoint and pass it
-    over. On a spike, stop only says so."""
+    """On a loss or gradient that is not finite: stop; skip the batch; or return to the last checkpoint and skip the
+    batch. On a spike, stop only reports it."""
     spike: float | None = Field(default=6.0, gt=0)
     """Standard deviations above the mean of the window; null: never."""
     window: int = Field(default=128, ge=8)
