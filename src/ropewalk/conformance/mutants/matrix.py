@@ -151,16 +151,16 @@ def page(
         killed=len(mutants) - len(survivors(mutants)),
         mutants=len(mutants),
         kinds=len({row["kills"] for row in mutants.values()}),
-        idle=words["idle"].format(names=", ".join(without)) if without else words["no_idle"],
+        idle=words["idle"].format(names=words["comma"].join(without)) if without else words["no_idle"],
         references=len(references),
-        found=words["found"].format(names=", ".join(failed)) if failed else words["nothing"],
+        found=words["found"].format(names=words["comma"].join(failed)) if failed else words["nothing"],
     )
     lines = []
     for name, row in mutants.items():
         named = (
             link(row["kills"]) if row["kills"] in row["failed"].split() else words["survived"].format(id=row["kills"])
         )
-        others = ", ".join(found for found in row["failed"].split() if found != row["kills"]) or "-"
+        others = words["comma"].join(found for found in row["failed"].split() if found != row["kills"]) or "-"
         lines.append(f"| [{name}](#{name}) | {MUTANTS[name].of} | {named} | {others} |\n")
     exhibits = [exhibit(MUTANTS[name], row, language) for name, row in mutants.items()]
     parts = [
@@ -206,10 +206,11 @@ def bugs(rows: Mapping[str, Mapping[str, Any]], language: str) -> list[str]:
         mutants = [mutant for mutant in named(bug["threads"]) if mutant.kills in rows[mutant.name]["failed"].split()]
         state = "seen" if mutants else "inspect" if "inspect" in bug else "unseen"
         found[state] += 1
-        by = ", ".join(dict.fromkeys(link(mutant.kills) for mutant in mutants))
-        by = by or f"{words[state]}: {bug[state][language]}"
-        which = ", ".join(f"[{mutant.name}](#{mutant.name})" for mutant in mutants) or "-"
-        lines.append(f"| {bug[language]} | {', '.join(map(thread, bug['threads']))} | {by} | {which} |\n")
+        comma = words["comma"]
+        by = comma.join(dict.fromkeys(link(mutant.kills) for mutant in mutants))
+        by = by or f"{words[state]}{words['colon']}{bug[state][language]}"
+        which = comma.join(f"[{mutant.name}](#{mutant.name})" for mutant in mutants) or "-"
+        lines.append(f"| {bug[language]} | {comma.join(map(thread, bug['threads']))} | {by} | {which} |\n")
     return [words["bugs"].format(count=len(lines), **found), *lines]
 
 
@@ -222,7 +223,7 @@ def exhibit(mutant: Mutant, row: Mapping[str, Any], language: str) -> str:
     words = texts()[language]
     text = words["exhibit"].format(
         why=mutant.why if language == "en" else texts()["why"][mutant.name],
-        threads=", ".join(map(thread, (mutant.issue, *mutant.also))),
+        threads=words["comma"].join(map(thread, (mutant.issue, *mutant.also))),
         link=link(mutant.kills),
         said=words["said"].format(said=row["said"]) if row["said"] else "",
     )
