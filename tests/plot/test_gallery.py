@@ -54,6 +54,14 @@ def test_the_chinese_pictures_are_drawn_alike(name: str) -> None:
     assert texts(drawn(command, "zh")) == texts(kept)
 
 
+def test_each_page_shows_pictures_in_its_language() -> None:
+    for language, ending in (("en", r"\w+\.svg"), ("zh", r"\w+\.zh\.svg")):
+        page = (ROOT / "docs" / language / "plot.md").read_text(encoding="utf-8")
+        shown = re.findall(r"\]\(\.\./pictures/plot/([^)]+)\)", page)
+        assert len(shown) >= 14
+        assert [name for name in shown if not re.fullmatch(ending, name)] == []
+
+
 def test_every_picture_that_needs_no_model_is_shown() -> None:
     shown = {name for _, name in COMMANDS}
     assert len(shown) >= 13
