@@ -57,6 +57,18 @@ def test_bare_integers_on_several_axes_come_after_what_is_cached() -> None:
     assert Rule().mask(signal.q, signal.k).all(), "the last token sees all"
 
 
+def test_bare_integers_that_repeat_are_refused() -> None:
+    """As transformers writes documents in a sequence: read as one, token 15 of the text would be seen by token 5."""
+    model, tokens = small(), torch.randint(0, 40, (2, 12))
+    index = torch.stack([torch.arange(12), torch.tensor([*range(5), *range(7)])])
+    with pytest.raises(ValueError, match=r"tokens 0 and 5 of sequence 1 have the same position, 0\. Several .*packed"):
+        model(tokens, index)
+    with pytest.raises(ValueError, match="tokens 0 and 5 of sequence 1"):
+        model(tokens, index, cache=model.cache(2, 12, limit=64))
+    explicit = positions.explicit(index)
+    assert model(tokens, explicit).shape == (2, 12, 40), "said with Positions, it is meant"
+
+
 class Sharper(encodings.RoPE):
     """Queries alone get longer."""
 

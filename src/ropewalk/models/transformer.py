@@ -321,6 +321,8 @@ def _where(
         raise ValueError(f"tokens are a (B, L) tensor, a row for each text, got {given}; write {hint}")
     if at is not None and not isinstance(at, Positions):
         at = positions.explicit(at, None if cache is None else cache.limit).to(tokens.device)
+        if at.axes is None:
+            positions.refuse_repeats(at.index)
         if cache is not None and at.axes is not None:
             # On several axes bare integers are read in the order they are given in: after what is cached.
             after = torch.arange(at.shape[1], device=tokens.device)
