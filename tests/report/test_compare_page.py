@@ -19,8 +19,8 @@ from ropewalk.compare.study import Study
 from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
-from ropewalk.plot.chart import Note
-from ropewalk.report.comparison.charts import cost, positions
+from ropewalk.plot.chart import Line, Note
+from ropewalk.report.comparison.charts import cost, positions, protocol
 from ropewalk.report.comparison.page import page
 from tests.compare.tiny_study import RECIPE
 from tests.report.reading import shown, stands_alone
@@ -473,3 +473,26 @@ def test_arms_on_other_text_have_no_verdict(tmp_path: Path) -> None:
         in english
     )
     assert "No verdict on alibi, same: some seeds" not in english
+
+
+OTHER = "No verdict on alibi: measured on different text from rope, so their losses are not comparable."
+
+
+@pytest.mark.parametrize("gain", [0.2, 0.04])
+def test_losses_on_other_text_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str], gain: float) -> None:
+    """Also where no arm is judged, since context does not pay: alibi alone keeps its loss, of another text."""
+    study = planned(tmp_path).study.model_dump()
+    study["arms"]["alibi"] |= {"data": {"packing": "document", "isolate": True}, "differs": ["data"]}
+    plan = Plan(Study.model_validate({**study, "tasks": None}))
+    found = compared(plan, {trial.hash: result(trial, gain) for trial in plan.needed({})}, tmp_path)
+    show(found, tmp_path, quiet=True)
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alibi")]
+    assert row.count("2.052 other text") == 2
+    drawn = {which: protocol(found, which, "en") for which in ("same", "windows")} | {"at": positions(found, "en")}
+    names = {key: {mark.label for mark in one.panels[0].marks if isinstance(mark, Line)} for key, one in drawn.items()}
+    assert "alibi" not in names["same"]
+    assert "alibi" in names["windows"] & names["at"]
+    assert [OTHER in one.about for one in drawn.values()] == [True] * 3
+    head = shown(page("study", found)).partition("Loss by position")[0]
+    assert "3 % above that at the trained length (loss in brackets): no arm." in head
+    assert OTHER in head

@@ -19,6 +19,12 @@ def budget_used_up(found: Mapping[str, Any]) -> bool:
     )
 
 
+def on_other_text(text: Mapping[str, Any]) -> list[str]:
+    """Arms whose pieces of text are not the reference's, at any length."""
+    judged = next(iter(text["verdicts"].values()))
+    return [name for name, one in judged.items() if one["verdict"] == "other text"]
+
+
 def losses(arm: Mapping[str, Any], protocol: str, length: int) -> list[float | None]:
     """Of each seed; none where the arm cannot be measured there."""
     each = arm[protocol].get(str(length), [])

@@ -90,7 +90,7 @@ def _loss(values: Any) -> str:
 
 
 def _sign(verdict: str) -> str:
-    return {"better": "+", "worse": "-", "tie": "="}.get(verdict, "")
+    return {"better": "+", "worse": "-", "tie": "=", "other text": verdict}.get(verdict, "")
 
 
 def _share(one: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ropewalk.compare.derived import flattered
+from ropewalk.compare.derived import flattered, on_other_text
 from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
 from ropewalk.report.comparison.numbers import sentences, signed
 from ropewalk.report.comparison.scatter import Spot, marked
@@ -41,7 +41,7 @@ def positions(found: Mapping[str, Any], language: str, *, whole: bool = False) -
             lines.append(_line(name, at, [part["loss"] for part in parts], looks))
     reached = [name for name, arm in text["arms"].items() if arm["reach"]]
     but = words("position_but", names=", ".join(reached)) if reached else ""
-    about = words("position_about", pieces=text["curve_pieces"], but=but)
+    about = _with_other_text(found, words("position_about", pieces=text["curve_pieces"], but=but))
     return _chart(lines, text, words("position_title")[language], about, words("position")[language], language, whole)
 
 
@@ -49,11 +49,13 @@ def protocol(found: Mapping[str, Any], which: str, language: str, *, whole: bool
     """which: same, the same tokens with more context; windows, non-overlapping. whole: as of `positions`."""
     key, across = ("same_tokens", "context") if which == "same" else ("non_overlapping", "window")
     text, lines, looks = found["text"], [], look(found)
+    # Losses of other tokens have no place among those of the same ones.
+    left = on_other_text(text) if which == "same" else []
     for name, arm in text["arms"].items():
         each = {int(n): row for n, row in arm[key].items() if not isinstance(row, str) and row and None not in row}
-        if each:
+        if each and name not in left:
             lines.append(_line(name, list(each), list(each.values()), looks, dots=True))
-    about = words(f"{which}_about", tail=text["tail"], pieces=text["curve_pieces"])
+    about = _with_other_text(found, words(f"{which}_about", tail=text["tail"], pieces=text["curve_pieces"]))
     if which == "windows" and (names := _flattered(text)):
         about = sentences(about, words("windows_flatter", names=names, trained=f"{text['trained']:,}"))
     return _chart(lines, text, words(f"{which}_title")[language], about, words(across)[language], language, whole)
@@ -109,6 +111,12 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
     height = 3.2 if len(spots) <= len(TONES) else 4.6
     drawn = replace(panel, marks=marked(panel, spots, height))
     return Chart(title=words("cost_title")[language], about=about[language], panels=[drawn], height=height)
+
+
+def _with_other_text(found: Mapping[str, Any], about: Mapping[str, str]) -> dict[str, str]:
+    other = on_other_text(found["text"])
+    said = [words("text_other", names=", ".join(other), reference=found["reference"])] if other else []
+    return sentences(about, *said)
 
 
 def _flattered(text: Mapping[str, Any]) -> str:

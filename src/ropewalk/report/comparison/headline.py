@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ropewalk.compare.derived import best_on_task, budget_used_up
+from ropewalk.compare.derived import best_on_task, budget_used_up, on_other_text
 from ropewalk.report.comparison.numbers import at, mean, names, p_value, percent, sentences
 from ropewalk.report.markup import Content
 from ropewalk.report.words import Words
@@ -31,12 +31,15 @@ def headline(found: Mapping[str, Any]) -> list[Content]:
 def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) -> list[Content]:
     """asked: that part of the study."""
     trained, longest = text["trained"], text["lengths"][-1]
+    other = on_other_text(text)
     groups: dict[str, list[str]] = {"keeps": [], "flat": [], "breaks": [], "cannot": [], "lost": []}
     for name, arm in text["arms"].items():
         near, far = (mean(at(arm["same_tokens"], n)) for n in (trained, longest))
         if isinstance(at(arm["same_tokens"], longest), str):
             groups["cannot"].append(name)
-        elif near is not None:
+        elif near is None:
+            groups["lost"] += [name] if arm["seeds"] else []
+        elif name not in other:
             kept = far is not None and math.exp(min(far - near, 50)) <= 1 + KEEPS
             # One that has learned nothing keeps its loss too.
             judged = [(at(text["verdicts"], n) or {}).get(name, {}).get("verdict") for n in text["lengths"]]
@@ -44,8 +47,6 @@ def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) 
             groups["flat" if flat else "keeps" if kept else "breaks"].append(
                 name if far is None else f"{name} ({far:.2f})"
             )
-        elif arm["seeds"]:
-            groups["lost"].append(name)
     said: list[Content] = []
     if longest > trained:
         factor = f"{longest / trained:g}"
@@ -55,6 +56,7 @@ def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) 
             for key in ("flat", "breaks", "cannot", "lost")
             if groups[key]
         ]
+    said += [words("text_other", names=names(other), reference=reference)] if other else []
     floor, pays = at(text["noise_floor"], trained), text["context_pays"]
     if not pays["pays"]:
         gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
@@ -63,10 +65,8 @@ def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) 
         return [*said, words("text_unjudged", why=_why_no_floor(text["arms"][reference], asked))]
     judged = {name: one["verdict"] for name, one in at(text["verdicts"], trained).items()}
     sides = {key: names([name for name, one in judged.items() if one == key]) for key in ("better", "worse", "tie")}
-    other = [name for name, one in judged.items() if one == "other text"]
     rest = [name for name, one in judged.items() if one not in ("better", "worse", "tie", "other text")]
     said.append(words("text_inside", reference=reference, floor=f"{floor:.3f}", **sides))
-    said += [words("text_other", names=names(other), reference=reference)] if other else []
     return [*said, words("text_rest", names=names(rest))] if rest else said
 
 
