@@ -82,6 +82,31 @@ def test_what_cannot_be_measured_is_refused_before_the_training(tmp_path: Path) 
         Trials(study(text={**text, "tail": 63, "lengths": [1 << 20]}, tasks=None))
 
 
+def test_what_an_arm_cannot_be_asked_is_refused_before_the_training(tmp_path: Path) -> None:
+    """It was trained to its end, and then the results of the whole study ended in a KeyError."""
+    tasks = {**TASKS, "recipe": {"data": {"kind": "tasks", "of": ["copy", "sort", "recall"], "longest": 5}}}
+    fewer = {"data": {"of": ["copy"], "vocabulary": 72}, "differs": ["data", "parameters"]}
+    says = (
+        r"arm fewer has data.of: \[copy\], and all arms are asked what the reference rope has, sort, recall too; "
+        r"write data: \{of: \[copy, sort, recall\]\} in the arm, or the names of the other arms in tasks.arms"
+    )
+    with pytest.raises(ValueError, match=says):
+        Trials(study(tasks=tasks, arms={"rope": "rope", "fewer": fewer}))
+    Trials(study(tasks={**tasks, "arms": ["rope"]}, arms={"rope": "rope", "fewer": fewer}))
+    more = {"data": {"of": ["parity", "sort", "recall", "copy"]}, "differs": ["data"]}
+    Trials(study(tasks=tasks, arms={"rope": "rope", "more": more}))
+    # What an arm alone has no symbols or no text for.
+    small = {"data": {"vocabulary": 32}, "differs": ["data", "parameters"]}
+    with pytest.raises(ValueError, match=r"recall of 23 keys and 22 symbols for them"):
+        Trials(study(tasks={**tasks, "lengths": [23]}, arms={"rope": "rope", "small": small}))
+    data = {"kind": "text", "path": str(sample("text", tmp_path / "data")), "length": 64, "isolate": False}
+    text = {"recipe": {"data": data}, "lengths": [512], "tail": 32}
+    cut = {"data": {"isolate": True}, "differs": ["data"]}
+    with pytest.raises(ValueError, match=r"pieces of validation text have 512 tokens, 2 are needed"):
+        Trials(study(text=text, tasks=None, arms={"rope": "rope", "cut": cut}))
+    Trials(study(text=text, tasks=None))
+
+
 def test_arms_start_from_the_same_weights() -> None:
     arms = {"rope": "rope", "t5": "t5", "learned": {"model": {"encoding": {"kind": "learned", "longest": 64}}}}
     arms["learned"]["differs"] = ["parameters"]  # pyrefly: ignore

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ropewalk.cli.compare.words import show
+from ropewalk.compare.derived import asked_alike, best_on_task
 from ropewalk.compare.driver import register
 from ropewalk.compare.plan import Plan
 from ropewalk.compare.result import _kendall, _rankings, compared
@@ -19,8 +20,8 @@ from ropewalk.compare.study import Study
 from ropewalk.compare.tables import tables, write_tables
 from ropewalk.compare.trials import Trial
 from ropewalk.data.prepare.sample import sample
-from ropewalk.plot.chart import Line, Note
-from ropewalk.report.comparison.charts import cost, positions, protocol
+from ropewalk.plot.chart import Chart, Line, Note
+from ropewalk.report.comparison.charts import cost, positions, protocol, task
 from ropewalk.report.comparison.page import page
 from tests.compare.tiny_study import RECIPE
 from tests.report.reading import shown, stands_alone
@@ -489,10 +490,64 @@ def test_losses_on_other_text_are_marked(tmp_path: Path, capsys: pytest.CaptureF
     (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alibi")]
     assert row.count("2.052 other text") == 2
     drawn = {which: protocol(found, which, "en") for which in ("same", "windows")} | {"at": positions(found, "en")}
-    names = {key: {mark.label for mark in one.panels[0].marks if isinstance(mark, Line)} for key, one in drawn.items()}
+    names = {key: {line.label for line in lines(one)} for key, one in drawn.items()}
     assert "alibi" not in names["same"]
     assert "alibi" in names["windows"] & names["at"]
     assert [OTHER in one.about for one in drawn.values()] == [True] * 3
     head = shown(page("study", found)).partition("Loss by position")[0]
     assert "3 % above that at the trained length (loss in brackets): no arm." in head
     assert OTHER in head
+
+
+def test_arms_that_are_asked_other_questions_have_no_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Sorting eight of 23 symbols is not sorting eight of 63: alibi solves it, and nobody else solves anything."""
+    data = {"kind": "tasks", "of": ["copy", "parity"], "longest": 4}
+    study = planned(tmp_path, tasks={"recipe": {"data": data}}).study.model_dump()
+    study["arms"]["alibi"] |= {"data": {"vocabulary": 32}, "differs": ["data", "parameters"]}
+    plan = Plan(Study.model_validate({**study, "text": None}))
+    made = {trial.hash: result(trial) for trial in plan.needed({})}
+    for one in made.values():
+        each = {n: float(one["arm"] == "alibi") for n in (2, 4, 8)}
+        constant = dict.fromkeys((2, 4, 8), 0.9 if one["arm"] == "alibi" else 0.01)
+        one["measured"] = {"exact": dict.fromkeys(("copy", "parity"), each), "constant": {"copy": constant}}
+        one["measured"]["constant"]["parity"] = dict.fromkeys((2, 4, 8), 0.01)
+    found = compared(plan, made, tmp_path)
+    tasks = found["tasks"]
+    copying, parity = (tasks["verdicts"][task]["alibi"] for task in ("copy", "parity"))
+    assert {copying["reach_verdict"], *(one["verdict"] for one in copying["lengths"].values())} == {"other questions"}
+    # Bits are the same bits with any vocabulary.
+    assert {parity["reach_verdict"], *(one["verdict"] for one in parity["lengths"].values())} == {"better"}
+    assert tasks["chance"]["copy"] == {"2": 0.0, "4": 0.0, "8": 0.0}
+    assert tasks["rankings"]["own"] == ["rope", "same"]
+    assert best_on_task(asked_alike(tasks, "copy")[0], "copy") is None
+    assert [line.label for line in lines(task(found, "copy", "en"))] == ["rope", "same"]
+    assert [line.label for line in lines(task(found, "parity", "en"))] == list(REACH)
+    show(found, tmp_path, quiet=True)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("alibi")]
+    assert [row.count("other questions") for row in rows] == [3, 3, 0, 0]
+    text = page("study", found)
+    assert [row[0] for row in rows_behind(text, "copy")] == ["symbols", "2", "4", "8"]
+    assert "alibi" not in rows_behind(text, "copy")[0]
+    english, chinese = shown(text), shown(text, "zh-CN")
+    said = "Left out here: alibi, asked different questions from rope (another data.vocabulary)"
+    assert f"Copying: no seed of any arm is above chance, at any length. {said}" in english
+    assert english.count(said) == 2  # in the first sentences, and below the figure
+    assert "\u9898\u76ee\u4e0d\u540c" in chinese
+    # What chance is for others is not known from its answers.
+    alone = {name: one for name, one in made.items() if one["arm"] == "alibi"}
+    assert compared(plan, alone, tmp_path)["tasks"]["chance"] == {"copy": {}, "parity": {}}
+
+
+def test_an_arm_trained_on_more_tasks_is_asked_the_same_questions(tmp_path: Path) -> None:
+    study = planned(tmp_path).study.model_dump()
+    study["arms"]["alibi"] |= {"data": {"of": ["copy", "sort"]}, "differs": ["data"]}
+    plan = Plan(Study.model_validate({**study, "text": None}))
+    found = compared(plan, {trial.hash: result(trial) for trial in plan.needed({})}, tmp_path)
+    assert found["tasks"]["verdicts"]["copy"]["alibi"]["reach_verdict"] == "better"
+    assert found["tasks"]["rankings"]["own"] == ["rope", "same"]  # whose validation loss is of copying alone
+
+
+def lines(chart: Chart) -> list[Line]:
+    return [mark for mark in chart.panels[0].marks if isinstance(mark, Line) and mark.label]

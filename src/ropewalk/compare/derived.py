@@ -25,6 +25,14 @@ def on_other_text(text: Mapping[str, Any]) -> list[str]:
     return [name for name, one in judged.items() if one["verdict"] == "other text"]
 
 
+def asked_alike(tasks: Mapping[str, Any], task: str) -> tuple[dict[str, Any], list[str]]:
+    """The results of the arms that were asked the reference's questions, and the names of the others."""
+    judged = tasks["verdicts"][task]
+    other = [name for name, one in judged.items() if one.get("reach_verdict") == "other questions"]
+    arms, alike = ({name: one for name, one in each.items() if name not in other} for each in (tasks["arms"], judged))
+    return {**tasks, "arms": arms, "verdicts": {**tasks["verdicts"], task: alike}}, other
+
+
 def losses(arm: Mapping[str, Any], protocol: str, length: int) -> list[float | None]:
     """Of each seed; none where the arm cannot be measured there."""
     each = arm[protocol].get(str(length), [])

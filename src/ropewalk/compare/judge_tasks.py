@@ -20,6 +20,9 @@ from ropewalk.evaluate.statistics import LEVEL, holm, wilson
 SOLVED = 0.9
 """Share of right answers from which on a task counts as solved."""
 
+OTHER_QUESTIONS = "other questions"
+"""The verdict on an arm that is asked others than the reference."""
+
 GUESSED = 0.1
 """Share of the questions from which on an answer to all of them is a guess that pays."""
 
@@ -70,21 +73,23 @@ def judged_task(
     lengths: Sequence[int],
     complete: Collection[str],
     chance: Mapping[str, float],
+    other: Collection[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """Of each arm on one task: the verdict at each length, and that on how far its seeds solve all.
 
     exact: of each arm, `points` by length. complete: arms with all their seeds; others get no verdict.
-    chance: by length, the share up to which answers say nothing.
+    chance: by length, the share up to which answers say nothing. other: arms that are asked other questions.
     """
     far = {name: reach(each, lengths) for name, each in exact.items()}
     nowhere = [name for name, each in exact.items() if all(isinstance(one["points"], str) for one in each.values())]
-    by_reach = ranked({**far, **dict.fromkeys(nowhere, CANNOT)}, reference, complete)
+    unlike = dict.fromkeys(other, OTHER_QUESTIONS)
+    by_reach = ranked({**far, **dict.fromkeys(nowhere, CANNOT), **unlike}, reference, complete)
     answer = {
         name: {"reach": far[name], "reach_p": one["p"], "reach_verdict": one["verdict"], "lengths": {}}
         for name, one in by_reach.items()
     }
     for length in sorted({*lengths}):
-        row = {name: exact[name][str(length)]["points"] for name in answer}
+        row = {name: exact[name][str(length)]["points"] for name in answer} | unlike
         for name, one in ranked(row, reference, complete, chance.get(str(length), 0.0)).items():
             answer[name]["lengths"][str(length)] = one
     return answer

@@ -19,6 +19,7 @@ from ropewalk.compare.judge_tasks import SOLVED, by_chance, judged_task, points
 from ropewalk.compare.measure_text import CANNOT, as_one_text
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
+from ropewalk.data.task_set import OF_DIGITS
 from ropewalk.evaluate.statistics import FEWEST, paired
 from ropewalk.train.schedule import WarmupStableDecay
 
@@ -273,8 +274,10 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             }
             for task in data.of
         }
-    # Every trial has the same questions; none is known before the first.
-    known = [one["constant"] for each in measured.values() for one in each if one]
+    drawn = {name: _drawn(plan.trials.recipes["tasks", name].data) for name in names}
+    other = [name for name in names if drawn[name][1] != data.vocabulary]
+    # All others have the same questions; none is known before the first trial.
+    known = [one["constant"] for name, each in measured.items() if name not in other for one in each if one]
     chance = {
         task: {
             str(n): by_chance(_at(one[task], n), study.tasks.samples) for one in known[:1] for n in study.tasks.lengths
@@ -298,12 +301,18 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
                 study.tasks.lengths,
                 complete,
                 chance[task],
+                () if task in OF_DIGITS else other,
             )
             for task in data.of
         },
-        "rankings": _rankings(arms),
+        "rankings": _rankings({name: arms[name] for name in names if drawn[name] == drawn[study.reference]}),
         "arms": arms,
     }
+
+
+def _drawn(data: Any) -> tuple[Any, int]:
+    """What decides which questions are asked: of which tasks, and drawn from how many symbols."""
+    return data.of, data.vocabulary
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:

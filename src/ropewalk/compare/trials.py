@@ -99,7 +99,8 @@ class Trials:
         self.study = study
         self.recipes = {(part, arm): _recipe(study, part, arm) for part in study.parts for arm in study.arms_of(part)}
         for part in study.parts:
-            self._measurable(part)
+            for arm in study.arms_of(part):
+                self._measurable(part, arm)
             for arm in study.arms_of(part)[1:]:
                 self._comparable(part, arm)
 
@@ -124,10 +125,11 @@ class Trials:
         assert isinstance(reference.data, TaskSetData)
         return {"longest": reference.data.longest, "lengths": sorted({*asked.lengths}), "samples": asked.samples}
 
-    def _measurable(self, part: str) -> None:
+    def _measurable(self, part: str, arm: str) -> None:
         """What would end in an error after the training is refused before it."""
-        data, asked = self.recipes[part, self.study.reference].data, self._measure(part)
+        data, asked = self.recipes[part, arm].data, self._measure(part)
         if isinstance(data, TaskSetData):
+            self._knows_all(arm, data)
             rows = TaskSetRows(data, "decoder", 0, valid=True)
             for task in data.of:
                 rows.sample(task, asked["lengths"][-1], np.random.default_rng(0))
@@ -139,6 +141,16 @@ class Trials:
             )
         assert isinstance(data, TextData)
         measure_text.pieces(data, asked["lengths"][-1], asked["documents"])
+
+    def _knows_all(self, arm: str, data: TaskSetData) -> None:
+        reference: Any = self.recipes["tasks", self.study.reference].data
+        if missing := [task for task in reference.of if task not in data.of]:
+            both = ", ".join(dict.fromkeys([*data.of, *missing]))
+            raise ValueError(
+                f"tasks: arm {arm} has data.of: [{', '.join(data.of)}], and all arms are asked what the reference "
+                f"{self.study.reference} has, {', '.join(missing)} too; write data: {{of: [{both}]}} in the arm, or "
+                "the names of the other arms in tasks.arms"
+            )
 
     def _comparable(self, part: str, arm: str) -> None:
         ours, theirs = self.recipes[part, arm], self.recipes[part, self.study.reference]

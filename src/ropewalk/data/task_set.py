@@ -27,6 +27,8 @@ ASKED = 4
 """Keys that recall asks for, or all where there are fewer."""
 SHARE = 3
 """One question in so many is for evaluation: a question that is not wanted is drawn again."""
+OF_DIGITS = ("addition", "parity")
+"""Tasks whose questions are the same with any vocabulary; those of others are drawn from all its symbols."""
 DRAWS = 200
 """After which a question may be of the other side: of one bit there are only two."""
 

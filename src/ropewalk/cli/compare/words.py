@@ -59,9 +59,11 @@ def _show_text(text: dict[str, Any], reference: str, quiet: bool) -> None:
 
 
 def _show_tasks(tasks: dict[str, Any], reference: str, quiet: bool) -> None:
+    from ropewalk.compare.derived import asked_alike
+
     lengths = [str(n) for n in tasks["lengths"]]
     for task in tasks["tasks"]:
-        shares, solved = [], []
+        (shares, solved), other = ([], []), asked_alike(tasks, task)[1]
         for name, arm in tasks["arms"].items():
             exact = arm["exact"][task]
             judged = tasks["verdicts"][task].get(name, {}).get("lengths", {})
@@ -69,7 +71,8 @@ def _show_tasks(tasks: dict[str, Any], reference: str, quiet: bool) -> None:
             shares.append(
                 (name, *(f"{_share(exact[n])} {sign}".rstrip() for n, sign in zip(lengths, signs, strict=True)))
             )
-            solved.append((name, *(_solved(exact[n]) for n in lengths)))
+            mark = " other questions" if name in other else ""
+            solved.append((name, *(f"{_solved(exact[n])}{mark}" for n in lengths)))
         if not quiet:
             about = f"exact match of each seed in %, by symbols; trained up to {tasks['longest']}"
             write(f"{task}: {about}; + better and - worse than {reference}, = tie")
@@ -90,7 +93,8 @@ def _loss(values: Any) -> str:
 
 
 def _sign(verdict: str) -> str:
-    return {"better": "+", "worse": "-", "tie": "=", "other text": verdict}.get(verdict, "")
+    signs = {"better": "+", "worse": "-", "tie": "=", "other text": verdict, "other questions": verdict}
+    return signs.get(verdict, "")
 
 
 def _share(one: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ropewalk.compare.derived import flattered, on_other_text
+from ropewalk.compare.derived import asked_alike, flattered, on_other_text
 from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
 from ropewalk.report.comparison.numbers import sentences, signed
 from ropewalk.report.comparison.scatter import Spot, marked
@@ -62,7 +62,7 @@ def protocol(found: Mapping[str, Any], which: str, language: str, *, whole: bool
 
 
 def task(found: Mapping[str, Any], one: str, language: str) -> Chart:
-    tasks, looks, marks = found["tasks"], look(found), []
+    (tasks, other), looks, marks = asked_alike(found["tasks"], one), look(found), []
     lengths = [float(n) for n in tasks["lengths"]]
     step = (max(lengths) - min(lengths) or 1) * 0.006
     for number, (name, arm) in enumerate(tasks["arms"].items()):
@@ -84,8 +84,9 @@ def task(found: Mapping[str, Any], one: str, language: str) -> Chart:
         marks=[Level(axis="x", at=tasks["longest"], label=words("trained")[language]), *marks],
     )
     title = words("tasks_title", task=words(one))[language]
-    about = words("tasks_about", longest=tasks["longest"])[language]
-    return Chart(title=title, about=about, panels=[panel])
+    left = [words("task_other", names=", ".join(other), reference=found["reference"])] if other else []
+    about = sentences(words("tasks_about", longest=tasks["longest"]), *left)
+    return Chart(title=title, about=about[language], panels=[panel])
 
 
 def cost(found: Mapping[str, Any], language: str) -> Chart:

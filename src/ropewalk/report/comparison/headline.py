@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ropewalk.compare.derived import best_on_task, budget_used_up, on_other_text
+from ropewalk.compare.derived import asked_alike, best_on_task, budget_used_up, on_other_text
 from ropewalk.report.comparison.numbers import at, mean, names, p_value, percent, sentences
 from ropewalk.report.markup import Content
 from ropewalk.report.words import Words
@@ -82,10 +82,12 @@ def _why_no_floor(reference: Mapping[str, Any], asked: Mapping[str, Any]) -> Con
 def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
     """The best arms at the longest length at which any seed is right, what they are against the reference, and how far
     every seed of an arm solves all."""
+    tasks, other = asked_alike(tasks, task)
+    left = [words("task_other", names=names(other), reference=reference)] if other else []
     found = best_on_task(tasks, task)
     if found is None:
         any_points = any(one["points"] for arm in tasks["arms"].values() for one in arm["exact"][task].values())
-        return words("task_nothing" if any_points else "task_unmeasured", task=words(task))
+        return sentences(words("task_nothing" if any_points else "task_unmeasured", task=words(task)), *left)
     length, best = found
     shares = {name: arm["exact"][task][str(length)]["points"] for name, arm in tasks["arms"].items()}
     said: list[dict[str, str]] = [
@@ -103,7 +105,7 @@ def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
         tasks["verdicts"][task], reference, [n for n in tasks["lengths"] if tasks["longest"] < n != length]
     )
     said.append(_reaches(tasks, task))
-    return sentences(*said)
+    return sentences(*said, *left)
 
 
 def _verdicts_on_task(verdicts: Mapping[str, Any], reference: str, length: int) -> list[dict[str, str]]:

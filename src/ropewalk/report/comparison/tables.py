@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ropewalk.compare.derived import middle, ratios
+from ropewalk.compare.derived import asked_alike, middle, ratios
 from ropewalk.plot.chart import number
 from ropewalk.report.comparison.numbers import at, decimal, mean, names, p_value, sentences, signed
 from ropewalk.report.markup import Content, Html, element, html
@@ -75,6 +75,7 @@ def _times(ratio: float) -> str:
 
 def shares(tasks: Mapping[str, Any], one: str) -> Html:
     """Every seed's share of right answers."""
+    tasks, _ = asked_alike(tasks, one)
     heads = [words("symbols"), *(Heading(said=name, number=True) for name in tasks["arms"])]
     each = [[arm["exact"][one][f"{n}"]["points"] for arm in tasks["arms"].values()] for n in tasks["lengths"]]
     rows = [
