@@ -25,8 +25,9 @@ from campaigns import pieces
 from ropewalk.compare.derived import middle, ratios
 from ropewalk.compare.difference import noise_floor
 from ropewalk.compare.driver import results_in
+from ropewalk.compare.measure_text import seed_means
 from ropewalk.compare.plan import Plan
-from ropewalk.compare.result import _judged, _seed_means, _verdicts, compared
+from ropewalk.compare.result import _judged, _verdicts, compared
 from ropewalk.compare.study import load_study
 from ropewalk.report.comparison.numbers import mean
 
@@ -89,7 +90,7 @@ def split(seeds: Sequence[Mapping[str, Any]], length: int) -> float:
             "reference": [seeds[number] for number in chosen],
             "arm": [seeds[number] for number in range(2 * half) if number not in chosen],
         }
-        values = {name: _seed_means(each, length) for name, each in done.items()}
+        values = {name: seed_means(each, length) for name, each in done.items()}
         floor = noise_floor([value for value in values["reference"] if isinstance(value, float)])
         called.append(_verdicts(values, done, "reference", length, floor)["arm"]["verdict"])
     return sum(one in ("better", "worse") for one in called) / len(called)

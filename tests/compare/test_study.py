@@ -191,13 +191,30 @@ def test_seeds_are_added_until_the_interval_is_narrow(tmp_path: Path) -> None:
     }
     plan = Plan(study(text=text, tasks=None))
 
-    def results(spread: float) -> dict[str, Any]:
+    def results(spread: float, validation: float = 0.0, plan: Plan = plan) -> dict[str, Any]:
+        """Losses of the same tokens, and validation losses, of seeds that differ by so much."""
         each = [(arm, seed) for arm in ("rope", "alibi") for seed in range(6)]
-        return {plan.trials.trial("text", arm, seed).hash: {"loss": 2 + spread * (seed % 2)} for arm, seed in each}
+        return {
+            plan.trials.trial("text", arm, seed).hash: {
+                "loss": 2 + validation * (seed % 2),
+                "measured": {"same_tokens": {"32": [1 + spread * (seed % 2)] * 3}},
+            }
+            for arm, seed in each
+        }
 
     assert plan.seeds("text", "alibi", results(0.0)) == 2
     assert plan.seeds("text", "alibi", results(1.0)) == 4
     assert plan.seeds("text", "alibi", {}) == 2
+    # The interval of the validation loss is not the one that is reported.
+    assert plan.seeds("text", "alibi", results(0.0, validation=1.0)) == 2
+    for lost in (None, {"same_tokens": {"32": "cannot"}}, {"same_tokens": {"32": [1.0, None]}}):
+        found = results(1.0)
+        found[plan.trials.trial("text", "alibi", 1).hash]["measured"] = lost
+        assert plan.seeds("text", "alibi", found) == 2
+    # Nor is any on other text.
+    arms = {"rope": "rope", "alibi": {"model": {"encoding": "alibi"}, "data": {"isolate": True}, "differs": ["data"]}}
+    apart = Plan(study(text=text, tasks=None, arms=arms))
+    assert apart.seeds("text", "alibi", results(1.0, plan=apart)) == 2
     assert Plan(study(text={**text, "arms": ["rope"]}, tasks=None)).seeds("text", "rope", {}) == 5
 
 

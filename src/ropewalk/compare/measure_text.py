@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,6 +71,11 @@ def _spread(each: Sequence[T], most: int) -> list[T]:
 
 def as_one_text(data: TextData) -> bool:
     return data.packing == "stream" and not data.isolate
+
+
+def measured_on(data: Any) -> tuple[str, bool]:
+    """What decides which pieces of text are measured."""
+    return data.path, as_one_text(data)
 
 
 def measure(model: Transformer, data: TextData, asked: dict[str, Any]) -> dict[str, Any]:
@@ -163,3 +169,18 @@ def _mean(nats: Any) -> float | None:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def seed_means(done: Sequence[Mapping[str, Any]], length: int) -> list[float] | str:
+    """Of each seed, the loss of the same tokens, by which verdicts are given; or that the arm cannot."""
+    rows = [at_length(one["same_tokens"], length) for one in done]
+    if CANNOT in rows:
+        return CANNOT
+    if any(None in row for row in rows):
+        return "not finite"
+    return [statistics.fmean(row) for row in rows]
+
+
+def at_length(by_length: Mapping[Any, Any], length: int) -> Any:
+    """Lengths are text where this was read from JSON."""
+    return by_length[length] if length in by_length else by_length[str(length)]

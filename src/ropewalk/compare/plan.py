@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.compare.difference import difference
+from ropewalk.compare.measure_text import measured_on, seed_means
 from ropewalk.compare.study import Study, TextPart
 from ropewalk.compare.trials import Trial, Trials
 
@@ -89,9 +90,12 @@ class Plan:
         return max(asked.seeds, floor) if arm == self.study.reference else asked.seeds
 
     def _too_wide(self, part: str, arm: str, count: int, most: float, results: Results) -> bool:
-        """Known to be too wide with so many seeds, all of them done."""
+        """Of the difference that the verdict is about: known to be too wide with so many seeds, all of them done."""
         rates = {name: self.own_rate(part, name, results) for name in (arm, self.study.reference)}
-        losses: dict[str, list[float]] = {}
+        data: dict[str, Any] = {name: self.trials.recipes[part, name].data for name in rates}
+        if measured_on(data[arm]) != measured_on(data[self.study.reference]):
+            return False  # of other text there is no verdict
+        trained, losses = data[self.study.reference].length, {}
         for name, factor in rates.items():
             if factor is None:
                 return False
@@ -99,9 +103,10 @@ class Plan:
             each = [self.trials.trial(part, name, seed, factor).hash for seed in range(number)]
             if any(name not in results for name in each):
                 return False
-            losses[name] = [_loss(results[name]) for name in each]
-        if not all(map(math.isfinite, losses[arm] + losses[self.study.reference])):
-            return False  # more seeds do not narrow a divergence
+            measured = [results[name]["measured"] for name in each]
+            if None in measured or isinstance(means := seed_means(measured, trained), str):
+                return False  # more seeds do not narrow a divergence
+            losses[name] = means
         return difference(losses[arm], losses[self.study.reference]).half_width > most
 
 

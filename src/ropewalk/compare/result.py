@@ -16,7 +16,7 @@ from typing import Any
 from ropewalk.compare.cost import Cost
 from ropewalk.compare.difference import difference, noise_floor, verdicts
 from ropewalk.compare.judge_tasks import SOLVED, by_chance, judged_task, points
-from ropewalk.compare.measure_text import CANNOT, as_one_text
+from ropewalk.compare.measure_text import CANNOT, at_length, measured_on, seed_means
 from ropewalk.compare.plan import Plan, Results
 from ropewalk.compare.trials import digest
 from ropewalk.data.task_set import OF_DIGITS
@@ -104,11 +104,11 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
     whole = {name: len(done[name]) >= plan.seeds("text", name, results) for name in names}
     lengths = [n for n in sorted({trained, *study.text.lengths}) if n >= trained]
     # An arm with other data is measured on that: neither its tokens nor its pieces are the reference's.
-    read = {name: _measured_on(plan.trials.recipes["text", name].data) for name in names}
+    read = {name: measured_on(plan.trials.recipes["text", name].data) for name in names}
     base = read[study.reference]
     floors, judged = {}, {}
     for length in lengths:
-        values = {name: _seed_means(done[name], length) if read[name] == base else OTHER_TEXT for name in names}
+        values = {name: seed_means(done[name], length) if read[name] == base else OTHER_TEXT for name in names}
         reference = values[study.reference]
         # A reference without the seeds that it lost would be a better one.
         enough = study.text.reference_seeds is not None and whole[study.reference]
@@ -132,11 +132,6 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         "rankings": _rankings({name: arms[name] for name in names if read[name] == base}),
         "arms": arms,
     }
-
-
-def _measured_on(data: Any) -> tuple[str, bool]:
-    """What decides which pieces of text are measured."""
-    return data.path, as_one_text(data)
 
 
 def _verdicts(
@@ -182,18 +177,8 @@ def _by_document(arm: Trials, reference: Trials, length: int) -> list[float]:
 
 
 def _document_means(done: Trials, length: int) -> list[float]:
-    rows = [_at(one["same_tokens"], length) for one in done]
+    rows = [at_length(one["same_tokens"], length) for one in done]
     return [statistics.fmean(math.inf if v is None else v for v in column) for column in zip(*rows, strict=True)]
-
-
-def _seed_means(done: Trials, length: int) -> list[float] | str:
-    """One number a seed, or that the arm cannot."""
-    rows = [_at(one["same_tokens"], length) for one in done]
-    if CANNOT in rows:
-        return CANNOT
-    if any(None in row for row in rows):
-        return "not finite"
-    return [statistics.fmean(row) for row in rows]
 
 
 def _by_length(each: Measured, protocol: str) -> dict[str, Any]:
@@ -269,7 +254,7 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
         # A seed that diverged answers nothing right.
         arms[name]["exact"] = {
             task: {
-                str(n): points([_at(one["exact"][task], n) if one else 0.0 for one in each])
+                str(n): points([at_length(one["exact"][task], n) if one else 0.0 for one in each])
                 for n in study.tasks.lengths
             }
             for task in data.of
@@ -280,7 +265,9 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
     known = [one["constant"] for name, each in measured.items() if name not in other for one in each if one]
     chance = {
         task: {
-            str(n): by_chance(_at(one[task], n), study.tasks.samples) for one in known[:1] for n in study.tasks.lengths
+            str(n): by_chance(at_length(one[task], n), study.tasks.samples)
+            for one in known[:1]
+            for n in study.tasks.lengths
         }
         for task in data.of
     }
@@ -352,8 +339,3 @@ def _along(curve: Sequence[tuple[int, float | None]], step: float) -> float | No
         if a <= step <= b and first is not None and second is not None:
             return first + (second - first) * (step - a) / (b - a)
     return curve[-1][1] if curve and step >= curve[-1][0] else None
-
-
-def _at(by_length: Mapping[Any, Any], length: int) -> Any:
-    """Lengths are text where this was read from JSON."""
-    return by_length[length] if length in by_length else by_length[str(length)]

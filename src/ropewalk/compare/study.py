@@ -45,7 +45,7 @@ class Until(Settings):
     """Seeds are added to arms until the interval of their difference from the reference is narrow enough."""
 
     half_width: float = Field(gt=0)
-    """Nats per token, at the trained length."""
+    """Nats per token of the same tokens, at the trained length: of the interval that the verdict is about."""
     seeds: Seeds = 10
     """Of each arm at most."""
 
