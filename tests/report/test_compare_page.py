@@ -549,5 +549,36 @@ def test_an_arm_trained_on_more_tasks_is_asked_the_same_questions(tmp_path: Path
     assert found["tasks"]["rankings"]["own"] == ["rope", "same"]  # whose validation loss is of copying alone
 
 
+def test_validation_losses_of_other_windows_are_in_no_comparison(tmp_path: Path) -> None:
+    """In longer windows more text stands before each token: alibi, with the lowest loss, is twice as fast besides."""
+    study = planned(tmp_path).study.model_dump()
+    study["arms"]["alibi"] |= {"data": {"length": 64}, "differs": ["data"]}
+    study["arms"]["same"] |= {"data": {"long": {"at_least": 300, "times": 2}}, "differs": ["data"]}
+    study["arms"][HOSTILE] |= {"train": {"evaluate": {"tokens": 192}}}
+    plan = Plan(Study.model_validate({**study, "tasks": None}))
+    made = {trial.hash: result(trial) for trial in plan.needed({})}
+    for one in made.values():
+        if one["arm"] in ("alibi", HOSTILE):
+            one |= {"loss": 1.0, "timing": {**one["timing"], "step": 0.05}}
+    found = compared(plan, made, tmp_path)
+    ranks = found["text"]["rankings"]
+    assert ranks["left_out"] == {"alibi": ["data.length"], HOSTILE: ["train.evaluate.tokens"]}
+    assert set(ranks["own"]) == set(ranks["shared"]) == {"rope", "same", "learned"}
+    times = found["timing"]["arms"]["text"]
+    assert times["alibi"]["loss_at_equal_time"] == times[HOSTILE]["loss_at_equal_time"] == []
+    assert times["rope"]["loss_at_equal_time"] == found["text"]["arms"]["rope"]["loss"]
+    # The same tokens are the same in all arms.
+    assert found["text"]["verdicts"][32]["alibi"]["verdict"] == "worse"
+    (panel,) = cost(found, "en").panels
+    assert {mark.text.strip() for mark in panel.marks if isinstance(mark, Note)} == {"rope", "same", "learned"}
+    text = page("study", found)
+    assert [row[0] for row in rows_behind(text, "cost")] == ["arm", "rope", "same", "learned"]
+    english, chinese = shown(text), shown(text, "zh-CN")
+    said = f"(differing settings in brackets): alibi (data.length), {HOSTILE} (train.evaluate.tokens)."
+    assert english.count(said) == 2  # at the table and at the figure
+    assert english.count("1.0000 (other data)") == 4
+    assert "1.0000\uff08\u6570\u636e\u4e0d\u540c\uff09" in chinese
+
+
 def lines(chart: Chart) -> list[Line]:
     return [mark for mark in chart.panels[0].marks if isinstance(mark, Line) and mark.label]

@@ -18,9 +18,10 @@ from ropewalk.compare.difference import difference, noise_floor, verdicts
 from ropewalk.compare.judge_tasks import SOLVED, by_chance, judged_task, points
 from ropewalk.compare.measure_text import CANNOT, at_length, measured_on, seed_means
 from ropewalk.compare.plan import Plan, Results
-from ropewalk.compare.trials import digest
+from ropewalk.compare.trials import changed, digest
 from ropewalk.data.task_set import OF_DIGITS
 from ropewalk.evaluate.statistics import FEWEST, paired
+from ropewalk.train.config import Recipe
 from ropewalk.train.schedule import WarmupStableDecay
 
 PAYS = 0.05
@@ -129,7 +130,7 @@ def _text(plan: Plan, results: Results) -> dict[str, Any]:
         "context_pays": pays,
         "noise_floor": floors,
         "verdicts": judged,
-        "rankings": _rankings({name: arms[name] for name in names if read[name] == base}),
+        "rankings": _ranked(arms, _left_out(plan, "text")),
         "arms": arms,
     }
 
@@ -213,6 +214,24 @@ def _context_pays(seeds: Sequence[Sequence[float | None]]) -> dict[str, Any]:
     return {"pays": over.mean >= PAYS, "gain": over.mean, "least": PAYS, **said}
 
 
+def _left_out(plan: Plan, part: str) -> dict[str, list[str]]:
+    """Arms whose validation loss is of other data than the reference's, and by which settings."""
+    read = {arm: _validated(plan.trials.recipes[part, arm]) for arm in plan.study.arms_of(part)}
+    each = {arm: [key for key, _, _ in changed(read[plan.study.reference], one)] for arm, one in read.items()}
+    return {arm: keys for arm, keys in each.items() if keys}
+
+
+def _validated(recipe: Recipe) -> dict[str, Any]:
+    """What decides which tokens are validated on, and what stands before them: in longer windows more, which alone
+    lowers a loss. Which documents and samples come how often is of training, and positions are the model's affair."""
+    data = recipe.data.model_dump(mode="json", exclude={"positions", "long", "samples"})
+    return {"data": data, "train": {"evaluate": {"tokens": recipe.train.evaluate.tokens}}}
+
+
+def _ranked(arms: Mapping[str, Mapping[str, Any]], left: Mapping[str, list[str]]) -> dict[str, Any]:
+    return {**_rankings({name: one for name, one in arms.items() if name not in left}), "left_out": left}
+
+
 def _rankings(arms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """By validation loss at the trained length: each arm at its own learning rate, and all at the shared one. Over the
     seeds that every arm has at both: seeds share weights and batches, and move all arms alike."""
@@ -259,8 +278,8 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             }
             for task in data.of
         }
-    drawn = {name: _drawn(plan.trials.recipes["tasks", name].data) for name in names}
-    other = [name for name in names if drawn[name][1] != data.vocabulary]
+    asked_of: dict[str, Any] = {name: plan.trials.recipes["tasks", name].data for name in names}
+    other = [name for name in names if asked_of[name].vocabulary != data.vocabulary]
     # All others have the same questions; none is known before the first trial.
     known = [one["constant"] for name, each in measured.items() if name not in other for one in each if one]
     chance = {
@@ -292,21 +311,16 @@ def _tasks(plan: Plan, results: Results) -> dict[str, Any]:
             )
             for task in data.of
         },
-        "rankings": _rankings({name: arms[name] for name in names if drawn[name] == drawn[study.reference]}),
+        "rankings": _ranked(arms, _left_out(plan, "tasks")),
         "arms": arms,
     }
-
-
-def _drawn(data: Any) -> tuple[Any, int]:
-    """What decides which questions are asked: of which tasks, and drawn from how many symbols."""
-    return data.of, data.vocabulary
 
 
 def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
     """Seconds of a step, and the validation loss each seed of each arm had when the fastest arm was done; where the
     rate falls in a last part of the training, when it began to: that part lowers the loss more than the time does."""
     found: dict[str, dict[str, Any]] = {}
-    ends = []
+    ends, left = [], _left_out(plan, part)
     schedule = plan.trials.recipes[part, plan.study.reference].train.schedule
     level = 1 - schedule.decay if isinstance(schedule, WarmupStableDecay) else 1.0
     for arm in plan.study.arms_of(part):
@@ -319,11 +333,11 @@ def _times(plan: Plan, part: str, results: Results) -> dict[str, Any]:
             "curves": [[] if one["diverged"] else [(n, _finite(at)) for n, at in one["curve"]] for one in each],
             "steps": each[0]["steps"] if each else 0,
         }
-        if steps and not all(one["diverged"] for one in each):
+        if arm not in left and steps and not all(one["diverged"] for one in each):
             ends.append(level * found[arm]["step"] * found[arm]["steps"])
-    for one in found.values():
+    for arm, one in found.items():
         curves = one.pop("curves")
-        share = min(ends) / (one["step"] * one["steps"]) if ends and one["step"] else None
+        share = min(ends) / (one["step"] * one["steps"]) if ends and one["step"] and arm not in left else None
         one["loss_at_equal_time"] = [_along(curve, share * one["steps"]) for curve in curves] if share else []
     return found
 

@@ -161,9 +161,9 @@ class Trials:
                 f"{names} differ in parameters: {count:,} and {wanted:,}, {count / wanted - 1:+.1%}, more than "
                 f"{ALIKE:.1%}; make them alike, or write differs: [parameters] in the arm"
             )
-        changed = list(_changed(_order(theirs), _order(ours)))
-        if "data" not in allowed and changed:
-            said = "; ".join(f"{key} is {was} and {now}" for key, was, now in changed)
+        unlike = list(changed(_order(theirs), _order(ours)))
+        if "data" not in allowed and unlike:
+            said = "; ".join(f"{key} is {was} and {now}" for key, was, now in unlike)
             raise ValueError(f"{names} do not read the same batches in the same order: {said}; write differs: [data]")
 
 
@@ -227,10 +227,10 @@ def _order(recipe: Recipe) -> dict[str, Any]:
     return {"data": data, "train": {"batch": cut.batch, "steps": cut.steps}}
 
 
-def _changed(was: Any, now: Any, above: str = "") -> Iterator[tuple[str, Any, Any]]:
+def changed(was: Any, now: Any, above: str = "") -> Iterator[tuple[str, Any, Any]]:
     if isinstance(was, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*was, *now]):
-            yield from _changed(was.get(key), now.get(key), f"{above}.{key}".lstrip("."))
+            yield from changed(was.get(key), now.get(key), f"{above}.{key}".lstrip("."))
     elif was != now:
         yield above, was, now
 

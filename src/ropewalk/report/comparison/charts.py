@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.compare.derived import asked_alike, flattered, on_other_text
 from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
-from ropewalk.report.comparison.numbers import sentences, signed
+from ropewalk.report.comparison.numbers import left_out, sentences, signed
 from ropewalk.report.comparison.scatter import Spot, marked
 from ropewalk.report.words import Words
 
@@ -94,7 +94,12 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
     looks, points = look(found), []
     for name, arm in text["arms"].items():
         # A mean of the seeds that are left would flatter.
-        if arm["loss"] and None not in arm["loss"] and times[name]["step"]:
+        if (
+            name not in text["rankings"].get("left_out", {})
+            and arm["loss"]
+            and None not in arm["loss"]
+            and times[name]["step"]
+        ):
             points.append((1000 * times[name]["step"], statistics.fmean(arm["loss"]), name))
     xs, ys = [x for x, _, _ in points] or [1.0], [y for _, y, _ in points] or [1.0]
     # One arm that has learned nothing would press all others together.
@@ -108,7 +113,8 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
         marks=(),
     )
     spots = [Spot(x, y, f"{name} \u2191" if y > panel.y.high else name, looks[name][0]) for x, y, name in points]
-    about = sentences(words("cost_about"), *([words("cost_above", names=", ".join(above))] if above else []))
+    said = [words("cost_above", names=", ".join(above))] if above else []
+    about = sentences(words("cost_about"), *said, *left_out(text, found["reference"]))
     height = 3.2 if len(spots) <= len(TONES) else 4.6
     drawn = replace(panel, marks=marked(panel, spots, height))
     return Chart(title=words("cost_title")[language], about=about[language], panels=[drawn], height=height)

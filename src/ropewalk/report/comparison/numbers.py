@@ -16,6 +16,13 @@ def names(found: Sequence[str]) -> Any:
     return ", ".join(found) if found else words("no_arm")
 
 
+def left_out(part: Mapping[str, Any], reference: str) -> list[dict[str, str]]:
+    """Who is in no comparison of validation losses, and by which settings, as a sentence. Results of before do not
+    know it."""
+    each = [f"{name} ({', '.join(keys)})" for name, keys in part["rankings"].get("left_out", {}).items()]
+    return [words("left_out", names=", ".join(each), reference=reference)] if each else []
+
+
 def mean(values: Any) -> float | None:
     """None where a seed has no number: a mean of those that are left would flatter."""
     numbers = [] if isinstance(values, str) else values or []

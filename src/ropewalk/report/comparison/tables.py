@@ -8,7 +8,7 @@ from typing import Any
 
 from ropewalk.compare.derived import asked_alike, middle, ratios
 from ropewalk.plot.chart import number
-from ropewalk.report.comparison.numbers import at, decimal, mean, names, p_value, sentences, signed
+from ropewalk.report.comparison.numbers import at, decimal, left_out, mean, names, p_value, sentences, signed
 from ropewalk.report.markup import Content, Html, element, html
 from ropewalk.report.parts import Heading, Shown, fold, table
 from ropewalk.report.words import Words
@@ -125,22 +125,28 @@ def accounts(found: Mapping[str, Any], part: str) -> Html:
     rows: list[list[Shown | Content]] = []
     ranks, title = found[part]["rankings"], words("accounts_title", part=words(f"part_{part}"))
     for name, arm in arms.items():
-        own: Content = decimal(mean(arm["loss"]), 4)
+        own: Content = _validated(mean(arm["loss"]), name, ranks)
         if arm["diverged"]:
             own = words("diverged", count=len(arm["diverged"]), seeds=arm["seeds"])
         both = dict(zip(arm["shared_seed"], arm["shared_loss"], strict=True))
         shared = mean([both[seed] for seed in ranks["seeds"] if seed in both])
         step = times[name]["step"]
         rows.append([
-            name, own, decimal(shared, 4), decimal(mean(times[name]["loss_at_equal_time"]), 4),
+            name, own, _validated(shared, name, ranks), decimal(mean(times[name]["loss_at_equal_time"]), 4),
             "-" if arm["rate"] is None else f"{arm['rate']:g}", "-" if step is None else f"{1000 * step:.1f}",
             "-" if arm["parameters"] is None else f"{arm['parameters']:,}", str(arm["seeds"]),
         ])  # fmt: skip
     seeds = ", ".join(map(str, ranks["seeds"])) or words("no_seed")
     return html([
         element("h2", title), element("p", sentences(words(f"accounts_{part}"), words("accounts_about", seeds=seeds))),
+        [element("p", said) for said in left_out(found[part], found["reference"])],
         element("p", _rankings(found, ranks)), table(heads, rows, label=title, stacks=True), _search(arms, part),
     ])  # fmt: skip
+
+
+def _validated(loss: float | None, name: str, ranks: Mapping[str, Any]) -> Content:
+    said = decimal(loss, 4)
+    return words("of_other_data", loss=said) if loss is not None and name in ranks.get("left_out", {}) else said
 
 
 def _rankings(found: Mapping[str, Any], ranks: Mapping[str, Any]) -> Content:
@@ -187,5 +193,6 @@ def costs(found: Mapping[str, Any]) -> Html:
             decimal(mean(arm["loss"]), 4),
         ]
         for name, arm in found["text"]["arms"].items()
+        if name not in found["text"]["rankings"].get("left_out", {})
     ]
     return table(heads, rows, label=words("cost_title"))
