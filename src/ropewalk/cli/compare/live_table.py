@@ -101,8 +101,8 @@ def rows(trials: dict[str, Trial], out: Path) -> Table:
     shown = Table(title=f"{done} of {len(trials)} trials done", title_justify="left", box=None)
     for heading in ("trial", "step", "loss", "tokens/s", "time left"):
         shown.add_column(heading, justify="left" if heading == "trial" else "right")
-    for name, trial in trials.items():
-        record = last_step(out / "runs" / name / "metrics.jsonl")
+    for trial in trials.values():
+        record = last_step(out / "runs" / trial.training / "metrics.jsonl")
         if record is not None:
             steps = _steps(trial)
             left = (steps - record["step"]) * record["seconds"]
