@@ -353,3 +353,18 @@ def test_a_value_that_the_proof_of_an_export_has_no_room_for(changed: Changed) -
     opened = open_checkpoint(changed("Llama 2", huge))
     with pytest.raises(BadInput, match=r"lm_head\.weight: holds 1e\+39, and float32 ends at"):
         opened.parameter("head.weight")
+
+
+def test_what_transformers_computes_otherwise_is_told(changed: Changed) -> None:
+    """Its Llama turns whole heads whatever partial_rotary_factor says; `inspect` alone told of it."""
+    rotation = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    place = changed("Llama 2", rope_parameters=rotation)
+    with pytest.warns(UserWarning, match=r"transformers 5 rotates all \d+ features .* ropewalk inspect") as told:
+        ours = load(place)
+    assert len(told) == 1
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(place).eval()
+    tokens = torch.arange(40)[None] % 50
+    with torch.no_grad():
+        assert (ours(tokens) - theirs(tokens).logits).abs().max() > 0.01, "transformers reads it now: let the rule go"
+    with pytest.warns(UserWarning, match="transformers 5 rotates all"):
+        open_checkpoint(place)

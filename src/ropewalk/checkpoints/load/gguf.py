@@ -73,7 +73,10 @@ def _known(resolved: Resolved, arch: str) -> tuple[str, InGGUF]:
 def _scalar(resolved: Resolved, keys: ModelKeys, known: InGGUF) -> float:
     heads, layers = keys.count("attention.head_count"), len(resolved.plan.layers)
     largest = layers == known.scale_by_width_at
-    return keys.count("embedding_length") / heads if largest else keys.count("attention.key_length")
+    if not largest:
+        return keys.count("attention.key_length")
+    width = keys.count("embedding_length")
+    return width // heads if width % heads == 0 else width / heads  # transformers refuses 168.0
 
 
 class Renamed:

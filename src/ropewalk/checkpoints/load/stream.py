@@ -7,6 +7,7 @@ features are laid out. `parameter` puts one of ours together from theirs, as `lo
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from torch import Tensor
 from ropewalk.checkpoints import families
 from ropewalk.checkpoints.architectures.architecture import Architecture
 from ropewalk.checkpoints.architectures.table import TABLE
+from ropewalk.checkpoints.engines import transformers5
 from ropewalk.checkpoints.errors import BadInput
 from ropewalk.checkpoints.families.base import ModelKeys, Source, to_ours
 from ropewalk.checkpoints.files.safetensors import read_header
@@ -184,6 +186,8 @@ def open_checkpoint(path: str | Path, kinds: Collection[str] = ()) -> Checkpoint
 def opened(place: Path, resolved: Resolved) -> Checkpoint:
     """The model's tensors, each found with the shape the config says, and nothing in the files left over."""
     weights, keys = _weights(place, resolved)
+    if kind_of(place) != "gguf":
+        _tell_of_transformers(place, resolved)
     family = families.find(keys.config["model_type"], keys.where)
     config = _config(resolved, family, keys, weights)
     with torch.device("meta"):
@@ -206,6 +210,18 @@ def _weights(path: Path, resolved: Resolved) -> tuple[Weights, ModelKeys]:
         return _today(weights), ModelKeys(resolved.config, resolved.where)
     config = as_transformers(resolved, weights)
     return renamed(weights, resolved, config), ModelKeys(config, resolved.where)
+
+
+def _tell_of_transformers(place: Path, resolved: Resolved) -> None:
+    """Its code is what most checkpoints were trained and are served with, and it reads what is written for it."""
+    reading = transformers5.read(resolved)
+    departs = [note for note in reading.notes if note.counts]
+    if departs and reading.switch == "static":  # that dynamic and LongRoPE go by the call is no surprise
+        warnings.warn(
+            f"{resolved.where}: transformers 5 {departs[0].what} ({departs[0].why}); ropewalk follows the config. What "
+            f"every engine computes: ropewalk inspect {place}",
+            stacklevel=4,
+        )
 
 
 def _today(weights: Weights) -> Weights:
