@@ -53,6 +53,16 @@ def test_copied_python_prints_the_digits_shown(link: str, call: Any) -> None:
             assert printed(number["python"]) == number["value"], number["python"]
 
 
+@pytest.mark.parametrize("scaling", ["linear", "yarn", "llama3"])
+def test_what_a_scaling_brings_back_is_seen_up_to_the_last_token(scaling: str, call: Any) -> None:
+    """As `plot unseen` counts: angles were seen up to the end of the trained length, which is past its last token."""
+    own = f"model=&base=10000&width=128&trained=4096&scaling={scaling}&to=16384&pair=63"
+    rows = call("shown", "clockFacts", f"{own}&position=16383")["rows"]
+    assert [row[4][0] for row in rows] == ["seen_yes"] * 64
+    rows = call("shown", "clockFacts", f"{own.replace(scaling, 'none')}&position=16383")["rows"]
+    assert "seen_no" in [row[4][0] for row in rows]
+
+
 def test_links_restore_every_setting(call: Any) -> None:
     generator = random.Random(7)
     fields = call(

@@ -8,7 +8,8 @@ function clockFacts(state) {
   const phases = turns.map((turn) => phaseAt(position, turn));
   const angles = phases.map(angleOf);
   // Angles that training went through: all of them, or those from 0 to where a slow pair ended.
-  const seen = plain.map((omega) => Math.min(omega * (of.trained - 1), 2 * Math.PI));
+  // To its end, not to its last token: what a scaling brings back to within it ends between the two.
+  const seen = plain.map((omega) => Math.min(omega * of.trained, 2 * Math.PI));
   const within = angles.map((angle, i) => (angle < 0 ? angle + 2 * Math.PI : angle) <= seen[i] * (1 + 1e-12));
   const pair = of.pair;
   const lines = [
