@@ -296,24 +296,6 @@ def known_range(index: Tensor) -> tuple[int, int] | None:
     return int(index.min()), int(index.max())
 
 
-def refuse_repeats(index: Tensor) -> None:
-    """Bare integers are one document, read in their order: of two tokens at one position each would see the other, and
-    of two documents one would see the future."""
-    if index.shape[1] < 2 or not index.is_cpu or watched(index):
-        return
-    ordered, place = index.sort(dim=1, stable=True)
-    again = (ordered.diff(dim=1) == 0).nonzero()
-    if len(again):
-        row, at = again[0].tolist()
-        first, second = place[row, at : at + 2].tolist()
-        raise ValueError(
-            f"tokens {first} and {second} of sequence {row} have the same position, {int(ordered[row, at]):,}. Several "
-            "documents in a sequence are positions.packed([[10, 30]]), by their lengths; texts with padding are "
-            "positions.padded([5, 3]) or masked(attention_mask); tokens that share a position on purpose are "
-            "positions.Positions(index, order, segment, limit)"
-        )
-
-
 def _check_range(index: Tensor, limit: int) -> None:
     if (known := known_range(index)) is None:
         return

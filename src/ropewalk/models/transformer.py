@@ -24,6 +24,7 @@ from ropewalk.nn.activation import FUNCTIONS
 from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
 from ropewalk.positions import Places, Positions
+from ropewalk.torch_private import watched
 
 
 class Memory(NamedTuple):
@@ -322,7 +323,7 @@ def _where(
     if at is not None and not isinstance(at, Positions):
         at = positions.explicit(at, None if cache is None else cache.limit).to(tokens.device)
         if at.axes is None:
-            positions.refuse_repeats(at.index)
+            _refuse_repeats(at.index)
         if cache is not None and at.axes is not None:
             # On several axes bare integers are read in the order they are given in: after what is cached.
             after = torch.arange(at.shape[1], device=tokens.device)
@@ -338,3 +339,21 @@ def _where(
             "at=positions.explicit(cache.next[:, None], limit=N)"
         )
     return positions.masked(attention_mask)
+
+
+def _refuse_repeats(index: Tensor) -> None:
+    """Bare integers are one document, read in their order: of two tokens at one position each would see the other, and
+    of two documents one would see the future."""
+    if index.shape[1] < 2 or not index.is_cpu or watched(index):
+        return
+    ordered, place = index.sort(dim=1, stable=True)
+    again = (ordered.diff(dim=1) == 0).nonzero()
+    if len(again):
+        row, at = again[0].tolist()
+        first, second = place[row, at : at + 2].tolist()
+        raise ValueError(
+            f"tokens {first} and {second} of sequence {row} have the same position, {int(ordered[row, at]):,}. Several "
+            "documents in a sequence are positions.packed([[10, 30]]), by their lengths; texts with padding are "
+            "positions.padded([5, 3]) or masked(attention_mask); tokens that share a position on purpose are "
+            "positions.Positions(index, order, segment, limit)"
+        )
