@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from ropewalk import positions
+from ropewalk import encodings, positions
 from ropewalk.attention import Rule
 from ropewalk.encodings import NoPE, RoPE
 from ropewalk.nn import MLP, Attention, Block, Core, Dropout, Residual, deepnorm, norm
+from ropewalk.nn.embedding import Embedding
 from ropewalk.nn.mlp import matched_hidden
 from tests.closeness import assert_close
 
@@ -35,6 +36,38 @@ def test_norms(kind: str) -> None:
     else:
         want = token / np.sqrt((token**2).mean() + 1e-2) * weight
     assert_close(kind, want.tolist(), module(x)[1, 2], 1e-6)
+
+
+def off(found: torch.Tensor, want: torch.Tensor) -> float:
+    return float((found.double() - want.double()).norm() / want.double().norm())
+
+
+def test_a_layer_norm_of_bfloat16_learns_from_every_token() -> None:
+    """torch's backward pass of LayerNorm on a CPU sums over tokens in bfloat16: off by a fifth or more."""
+    x, weigh = torch.randn(20_000, 32).bfloat16(), torch.randn(20_000, 32)
+    module, exact = randomised(norm("layer", 32)), norm("layer", 32).double()
+    exact.load_state_dict(module.state_dict())
+    (module(x).float() * weigh).sum().backward()
+    (exact(x.double()) * weigh).sum().backward()
+    assert module(x).dtype == torch.bfloat16
+    for found, want in zip(module.parameters(), exact.parameters(), strict=True):
+        assert off(found.grad, want.grad) < 0.01
+
+
+@pytest.mark.parametrize("kind", ["tokens", "positions"])
+def test_a_table_in_bfloat16_learns_from_every_row_it_is_read_for(kind: str) -> None:
+    """As FSDP makes it; torch's CPU kernel adds one by one in that, and rounds most of the last ones away."""
+    weigh = torch.rand(1, 4000, 16) + 0.5
+    index = torch.randint(0, 2, (1, 4000))
+    table: nn.Module = (
+        Embedding(2, 16) if kind == "tokens" else encodings.build({"kind": "learned", "longest": 2}, width=16)
+    )
+    module, exact = table.bfloat16(), torch.zeros(2, 16, dtype=torch.float64)
+    exact.index_add_(0, index[0], weigh[0].bfloat16().double())
+    read = module(index if kind == "tokens" else positions.explicit(index, limit=2))
+    assert read.dtype == torch.bfloat16
+    read.backward(weigh.bfloat16())
+    assert off(module.weight.grad, exact) < 0.01
 
 
 def test_shifted_norm_of_float64_is_exact() -> None:

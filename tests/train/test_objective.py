@@ -55,6 +55,24 @@ def value(model: Learner, batch: Batch, **settings: object) -> float:
     return loss(model, batch, **settings).item()
 
 
+def test_the_output_map_learns_alike_from_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under autocast all pieces shared one bfloat16 copy of it, in which their gradients were added up."""
+
+    def gradient(pieces: int, enabled: bool = True) -> Tensor:
+        monkeypatch.setattr(objective, "LOGITS", 512 * 53 // pieces)
+        model, draw = learner("llama", tie=False), torch.Generator().manual_seed(1)
+        tokens, target = torch.randint(0, 53, (2, 4, 128), generator=draw)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            model(tokens, positions.plain(128, batch=4), target).backward()
+        assert model.head is not None
+        assert model.head.weight.grad is not None
+        return model.head.weight.grad
+
+    exact = gradient(1, enabled=False)
+    whole, parts = (float((gradient(pieces) - exact).norm() / exact.norm()) for pieces in (1, 128))
+    assert parts < 1.2 * whole, "4.9 times before"
+
+
 @pytest.mark.parametrize("name", ["llama", "bert", "t5", "vaswani2017", "gpt2", "bloom"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_that_of_the_logits(name: str, smoothing: float) -> None:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ropewalk.overrides import WORDS_ELSEWHERE, BadConfig, Problem
 from ropewalk.plan import LayerPlan
@@ -300,6 +301,15 @@ def _refuse_unordered(*given: Places | None) -> None:
                 "there are more or fewer queries than keys. Give Positions: at.take(...) of those of the whole text, "
                 "or positions.explicit(index), whose first token is the first of its text"
             )
+
+
+def look_up(index: Tensor, table: Tensor) -> Tensor:
+    """Rows of a learned table. Where it is bfloat16, as FSDP makes it, torch's CPU kernel adds the gradients of a row
+    that is read a thousand times in bfloat16, one by one; those of other devices add in float32."""
+    wide = torch.promote_types(table.dtype, torch.float32)
+    if table.dtype == wide or table.device.type != "cpu" or not torch.is_grad_enabled():
+        return F.embedding(index, table)
+    return F.embedding(index, table.to(wide)).to(table.dtype)
 
 
 def map_table(function: Callable[[Tensor], Tensor], table: Table) -> Table:

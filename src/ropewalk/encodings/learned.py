@@ -12,10 +12,9 @@ from typing import Any, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ropewalk.encodings.absolute import Absolute
-from ropewalk.encodings.base import Claims
+from ropewalk.encodings.base import Claims, look_up
 from ropewalk.positions import Positions, known_range
 
 
@@ -52,4 +51,4 @@ class Learned(Absolute):
         # the first are no position's either.
         first = self.config.first_row
         row = at.index + first if first == 0 else torch.where(at.index < 0, -1, at.index + first)
-        return F.embedding(row, self.weight)
+        return look_up(row, self.weight)

@@ -21,6 +21,7 @@ from ropewalk.models.config import TransformerConfig
 from ropewalk.models.stack import Stack, token_norm
 from ropewalk.nn import Core, Dropout, DropoutKey
 from ropewalk.nn.activation import FUNCTIONS
+from ropewalk.nn.embedding import Embedding
 from ropewalk.nn.linear import Linear, linear
 from ropewalk.plan import Plan
 from ropewalk.positions import Places, Positions
@@ -61,8 +62,8 @@ class Transformer(nn.Module):
         stacks = [stack for stack in (self.encoder, self.decoder) if stack is not None]
         # Where positions take a share of the width, the tokens have the rest.
         width = min(encoding.token_width for stack in stacks for encoding in stack.kinds)
-        self.tokens = nn.Embedding(config.vocabulary, width)
-        self.types = nn.Embedding(config.types, width) if config.types else None
+        self.tokens = Embedding(config.vocabulary, width)
+        self.types = Embedding(config.types, width) if config.types else None
         self.transform = Transform(config) if config.output_transform else None
         self.output_bias = nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
         self.head = None if config.tie or not config.output else Linear(config.width, config.vocabulary, bias=False)

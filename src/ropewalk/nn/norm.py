@@ -17,6 +17,16 @@ from torch.nn import functional as F
 NormKind = Literal["layer", "rms"]
 
 
+class LayerNorm(nn.LayerNorm):
+    """torch's, in float32 at least: where x is bfloat16, its backward pass on a CPU sums the gradients of weight and
+    bias over all tokens in that, and loses most of them."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        wide = torch.promote_types(input.dtype, torch.float32)
+        weight, bias = (None if part is None else part.to(wide) for part in (self.weight, self.bias))
+        return F.layer_norm(input.to(wide), self.normalized_shape, weight, bias, self.eps).to(input.dtype)
+
+
 class ShiftedRMSNorm(nn.RMSNorm):
     """RMSNorm whose weight is stored as its distance from 1 (Gemma): weight decay then pulls it to 1, not to 0."""
 
@@ -45,7 +55,7 @@ def norm(kind: NormKind, width: int, *, eps: float = 1e-5, bias: bool = True, sh
     if kind == "layer":
         if shifted:
             raise ValueError("shifted weights belong to the rms norm; use kind=rms or shifted=False")
-        return nn.LayerNorm(width, eps=eps, bias=bias)
+        return LayerNorm(width, eps=eps, bias=bias)
     return ShiftedRMSNorm(width, eps=eps) if shifted else nn.RMSNorm(width, eps=eps)
 
 

@@ -106,7 +106,8 @@ def loss_of_piece(
     # The last norm answers in float32 under autocast; a sharded model's weights are bfloat16 without one. Either way
     # the product is taken in bfloat16 and autocast sums the exponentials in float32.
     low = torch.is_autocast_enabled(x.device.type) or torch.bfloat16 in (x.dtype, weight.dtype)
-    with torch.autocast(x.device.type, torch.bfloat16, enabled=low):
+    # Without its cache of weights: all pieces would share one bfloat16 copy, and their gradients be summed in that.
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=low, cache_enabled=False):
         if cap is None:
             return F.linear_cross_entropy(x, weight, target, linear_bias=bias, **settings)
         logits = F.linear(x, weight, bias).float()
