@@ -214,7 +214,10 @@ def _weights(path: Path, resolved: Resolved) -> tuple[Weights, ModelKeys]:
 
 def _tell_of_transformers(place: Path, resolved: Resolved) -> None:
     """Its code is what most checkpoints were trained and are served with, and it reads what is written for it."""
-    reading = transformers5.read(resolved)
+    try:
+        reading = transformers5.read(resolved)
+    except ValueError:
+        return  # its frequencies cannot be computed, as `inspect` says
     departs = [note for note in reading.notes if note.counts]
     if departs and reading.switch == "static":  # that dynamic and LongRoPE go by the call is no surprise
         warnings.warn(
