@@ -37,7 +37,6 @@ from ropewalk.extend.judging import ASKED, between, found_between
 from ropewalk.extend.tournament import Result
 from ropewalk.extend.tune.tuned import Tuning
 from ropewalk.report.extension.page import page
-from ropewalk.scaling import YaRN
 from ropewalk.system import peak_memory
 
 # All that a likelihood depends on, beside what its key names (the weights, the tokens, the scaling, the dtype): passes
@@ -152,8 +151,9 @@ def main() -> int:
     options.add_argument("--out", type=Path, default=pieces.RESULTS, help="where the result goes")
     options.add_argument("--search", type=int, metavar="PASSES", help="search beside the formulas")
     options.add_argument("--tune", type=float, metavar="MINUTES", help="train the winner for so long")
-    options.add_argument("--assume", type=int, metavar="N", help="judge YaRN from N tokens alone, beside no change")
-    options.add_argument("--scaling", metavar="KIND", help="judge this one alone, for N over the trained length")
+    alone = options.add_mutually_exclusive_group()
+    alone.add_argument("--assume", type=int, metavar="N", help="judge YaRN from N tokens alone, beside no change")
+    alone.add_argument("--scaling", metavar="KIND", help="judge this one alone, for N over the trained length")
     options.add_argument("--losses", action="store_true", help="measure nothing but the verdict")
     options.add_argument("--needles", type=int, help=f"documents with needles; {ASKED} unless given, all with --assume")
     options.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -176,10 +176,10 @@ def main() -> int:
         took.passes += 1
         print(f"{time.monotonic() - took.began:6.0f} s  {stage}: {done} of {total}", file=sys.stderr, flush=True)
 
-    only = YaRN(factor=given.to / given.assume, trained=given.assume) if given.assume else None
-    if given.scaling:
-        trained = rotation(given.model, given.to, given.trained).trained
-        only = named_scaling(given.scaling, given.to / trained, trained)
+    only = None
+    if kind := "yarn" if given.assume else given.scaling:
+        trained = given.assume or rotation(given.model, given.to, given.trained).trained
+        only = named_scaling(kind, given.to / trained, trained)
     asked = given.needles or (given.documents if given.assume else ASKED)
     rounds: list[dict[str, Any]] = []
     partial, where = given.work / f"{name}.unfinished.json", "stopped"

@@ -7,7 +7,6 @@ new.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from ropewalk.data.config import TaskData, TaskSetData, TextData
 from ropewalk.data.drawn.skips import measured_at
 from ropewalk.data.layout import describe
 from ropewalk.data.task_set import TaskSetRows
-from ropewalk.encodings import find
+from ropewalk.encodings.find import code_of, find
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.overrides import expand, layered, problems
 from ropewalk.train.config import Recipe
@@ -263,5 +262,4 @@ def _start(path: str) -> str:
 
 @lru_cache
 def _source(kind: str) -> str:
-    file = inspect.getsourcefile(find(kind))
-    return digest("" if file is None else Path(file).read_text(encoding="utf-8"))
+    return digest(code_of(find(kind)))

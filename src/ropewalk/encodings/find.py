@@ -35,6 +35,12 @@ class NotAllowed(ValueError):
         self.kind = kind
 
 
+def code_of(encoding: type[Encoding]) -> str:
+    """Of the file it stands in: outside the package it changes without a version."""
+    file = inspect.getsourcefile(encoding)
+    return "" if file is None else Path(file).read_text(encoding="utf-8")
+
+
 def names() -> tuple[str, ...]:
     """The kinds this package has, sorted."""
     found = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))

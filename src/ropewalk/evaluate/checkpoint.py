@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.resolve.read import read
 from ropewalk.checkpoints.tokens.tokenizer import of
 from ropewalk.encodings import Encoding
+from ropewalk.encodings.find import code_of
 from ropewalk.evaluate.engines.begun import Begun
 from ropewalk.evaluate.engines.ours import Ours
 from ropewalk.evaluate.passage import Engine
@@ -73,9 +73,7 @@ def _with_sources(named: str, model: torch.nn.Module) -> str:
     """Encodings outside the package change without the checkpoint."""
     kinds = {type(part) for part in model.modules() if isinstance(part, Encoding)}
     own = sorted((kind for kind in kinds if not kind.__module__.startswith("ropewalk.")), key=repr)
-    files = [inspect.getsourcefile(kind) for kind in own]
-    code = [b"" if file is None else Path(file).read_bytes() for file in files]
-    return hashlib.sha256(b"".join([named.encode(), *code])).hexdigest() if own else named
+    return hashlib.sha256("".join([named, *map(code_of, own)]).encode()).hexdigest() if own else named
 
 
 def _by_transformers(place: Path, facts: Facts, dtype: str | None, named: str) -> Engine:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ropewalk.compare.derived import asked_alike, flattered, on_other_text
 from ropewalk.plot.chart import Axis, Chart, Level, Line, Panel
-from ropewalk.report.comparison.numbers import left_out, sentences, signed
+from ropewalk.report.comparison.numbers import left_out, sentences, signed, unlike
 from ropewalk.report.comparison.scatter import Spot, marked
 from ropewalk.report.words import Words
 
@@ -84,7 +84,7 @@ def task(found: Mapping[str, Any], one: str, language: str) -> Chart:
         marks=[Level(axis="x", at=tasks["longest"], label=words("trained")[language]), *marks],
     )
     title = words("tasks_title", task=words(one))[language]
-    left = [words("task_other", names=", ".join(other), reference=found["reference"])] if other else []
+    left = unlike("task_other", other, found["reference"])
     about = sentences(words("tasks_about", longest=tasks["longest"]), *left)
     return Chart(title=title, about=about[language], panels=[panel])
 
@@ -121,9 +121,7 @@ def cost(found: Mapping[str, Any], language: str) -> Chart:
 
 
 def _with_other_text(found: Mapping[str, Any], about: Mapping[str, str]) -> dict[str, str]:
-    other = on_other_text(found["text"])
-    said = [words("text_other", names=", ".join(other), reference=found["reference"])] if other else []
-    return sentences(about, *said)
+    return sentences(about, *unlike("text_other", on_other_text(found["text"]), found["reference"]))
 
 
 def _flattered(text: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ropewalk.compare.derived import asked_alike, best_on_task, budget_used_up, on_other_text
-from ropewalk.report.comparison.numbers import at, mean, names, p_value, percent, sentences
+from ropewalk.report.comparison.numbers import at, mean, names, p_value, percent, sentences, unlike
 from ropewalk.report.markup import Content
 from ropewalk.report.words import Words
 
@@ -56,7 +56,7 @@ def _of_text(text: Mapping[str, Any], reference: str, asked: Mapping[str, Any]) 
             for key in ("flat", "breaks", "cannot", "lost")
             if groups[key]
         ]
-    said += [words("text_other", names=names(other), reference=reference)] if other else []
+    said += unlike("text_other", other, reference)
     floor, pays = at(text["noise_floor"], trained), text["context_pays"]
     if not pays["pays"]:
         gain = "-" if pays["gain"] is None else f"{pays['gain']:.3f}"
@@ -83,7 +83,7 @@ def _of_task(tasks: Mapping[str, Any], task: str, reference: str) -> Content:
     """The best arms at the longest length at which any seed is right, what they are against the reference, and how far
     every seed of an arm solves all."""
     tasks, other = asked_alike(tasks, task)
-    left = [words("task_other", names=names(other), reference=reference)] if other else []
+    left = unlike("task_other", other, reference)
     found = best_on_task(tasks, task)
     if found is None:
         any_points = any(one["points"] for arm in tasks["arms"].values() for one in arm["exact"][task].values())

@@ -23,6 +23,11 @@ def left_out(part: Mapping[str, Any], reference: str) -> list[dict[str, str]]:
     return [words("left_out", names=", ".join(each), reference=reference)] if each else []
 
 
+def unlike(key: str, other: Sequence[str], reference: str) -> list[dict[str, str]]:
+    """Who was measured on other text than the reference, or asked other questions, as a sentence."""
+    return [words(key, names=names(other), reference=reference)] if other else []
+
+
 def mean(values: Any) -> float | None:
     """None where a seed has no number: a mean of those that are left would flatter."""
     numbers = [] if isinstance(values, str) else values or []
