@@ -7,6 +7,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from ropewalk import positions
+from ropewalk.attention.rule import Rule
 from ropewalk.models import Transformer, preset
 from ropewalk.train.plan.cost import forward_flops, gemm_peak, step_flops
 
@@ -31,10 +33,18 @@ def test_forward(name: str) -> None:
     assert step_flops(config, rows, length, 32) == 3 * rows * sum(said.values())
 
 
-def test_a_window_is_seen_and_no_more() -> None:
-    whole = forward_flops(preset("llama", layers=4), 4096, 4096)
-    some = forward_flops(preset("llama", layers=4, window=512), 4096, 4096)
-    assert some["scores"] == pytest.approx(whole["scores"] * 512 / 2048)
+@pytest.mark.parametrize("name", ["llama", "bert"])
+@pytest.mark.parametrize("window", [None, 64, 128, 512, 768, 1023, 1024, 5000])
+@pytest.mark.parametrize("first", [0, 4, 300])
+def test_pairs_that_are_seen(name: str, window: int | None, first: int) -> None:
+    """As many as the mask has."""
+    kept = first if window is not None and name == "llama" else 0
+    config = preset(name, layers=1, window=window, keep_first=kept)
+    causal = config.stack == "decoder"
+    at = positions.plain(1024)
+    pairs = int(Rule(causal=causal, window=window, keep_first=kept).mask(at, at).sum())
+    each = 2 * config.heads * (config.head_width + config.value_width)
+    assert forward_flops(config, 1024, 1024)["scores"] == pytest.approx(pairs * each, rel=0.01)
 
 
 def test_the_peak_is_a_speed() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ropewalk import positions
+from ropewalk.data.open import open_data
 from ropewalk.distributed.fake import Measured, Traffic, measure
 from ropewalk.distributed.world import MeshConfig
 from ropewalk.encodings.rope import RoPE
@@ -55,12 +56,37 @@ def test_the_ranks_together_do_the_work_of_one(mesh: str) -> None:
     assert found.measured.peak >= found.measured.parameters + found.measured.optimizer
 
 
+@pytest.mark.parametrize("mesh", ["dp=1", "dp=2,tp=2"])
+def test_a_window_is_computed_and_no_more(mesh: str) -> None:
+    sides, ranks = mesh_of(mesh)
+    model = ["data.length=2048", "train.batch=8192", "model.window=256"]
+    found = estimate(recipe(*model), sides, ranks)
+    whole = step_flops(recipe(*model).model, found.cut.rows, 2048)
+    assert whole <= ranks * found.measured.flops <= 1.1 * whole
+    assert ranks * estimate(recipe(*model[:2]), sides, ranks).measured.flops > 1.4 * whole
+
+
+def test_an_answer_is_shorter_than_its_question() -> None:
+    """In an encoder-decoder the two are sequences of their own."""
+    asked = ["model.stack=encoder-decoder", "data.kind=task", "data.task=passkey", "data.length=1024"]
+    small = [change for change in SMALL if not change.startswith("data.")]
+    task = load(Recipe, None, [*small, *asked])
+    found = estimate(task, *mesh_of("dp=1"))
+    rows = open_data(task.data, stack="encoder-decoder", seed=0).batch("train", 0, rows=1)
+    assert rows.source is not None
+    widths = rows.tokens.shape[1], rows.source.shape[1]
+    assert widths == (6, 1024)
+    whole = step_flops(task.model, found.cut.rows, *widths)
+    assert whole <= found.measured.flops <= 1.2 * whole
+    assert dry_run(task)["flops"]["step"] == whole
+
+
 def test_the_memory_of_a_process() -> None:
     """On a CPU: a copy for the save beside the steps, what malloc keeps, the process; on a GPU tensors alone."""
     whole = recipe("train.save.asynchronous=true")
     inline = recipe("train.save.asynchronous=false")
     parts = {"parameters": 10, "gradients": 10, "optimizer": 20, "activations": 60, "peak": 100}
-    made = Measured(ranks=2, **parts, traffic=(), flops=1, seconds=0.0)
+    made = Measured(ranks=2, **parts, traffic=(), flops=1, attention=0.0, seconds=0.0)
     small = Estimate(whole, 2, sizes(whole.train, 128, 2), 5, made, None, None, None, {})
     assert {part: small.memory[part] for part in ("save", "heap", "process")} == {
         "save": 30, "heap": 100, "process": devices.PROCESS,
@@ -148,7 +174,7 @@ def test_the_vocabulary_is_that_of_the_data(tmp_path: Path) -> None:
 
 def counted(*traffic: Traffic, ranks: int = 64) -> Measured:
     empty = dict.fromkeys(("parameters", "gradients", "optimizer", "activations", "peak"), 0)
-    return Measured(ranks=ranks, **empty, traffic=traffic, flops=10**15, seconds=0.0)
+    return Measured(ranks=ranks, **empty, traffic=traffic, flops=10**15, attention=0.0, seconds=0.0)
 
 
 @pytest.mark.parametrize(

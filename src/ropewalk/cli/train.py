@@ -80,6 +80,8 @@ def train(
     """
     from ropewalk.train.start.recipe import load_recipe
 
+    if fast and (resume or allow_drift):
+        raise typer.BadParameter("--fast begins a run of its own; leave out --resume and --allow-drift")
     folder = Path(out) if out else Path("runs") / (f"{Path(file).stem}-fast" if fast else Path(file).stem)
     kinds = allow_kind or []
     recipe = load_recipe(located(file), changes or [], start=start, run=None if fast else folder, kinds=kinds)

@@ -134,6 +134,14 @@ class Data:
             )
 
 
+def widths(config: AnyData, stack: Stack) -> tuple[int, int | None]:
+    """Tokens of a sequence of the batches, and of an encoder-decoder's source, known without the data."""
+    if isinstance(config, TaskData):
+        rows = TaskRows(config, stack, 0, valid=False)
+        return rows.width, rows.source_width
+    return config.length, config.source_length if isinstance(config, PairsData) else None
+
+
 def open_data(config: AnyData, *, stack: Stack, seed: int) -> Data:
     """The data of a recipe. Which targets there are follows from the model's stack."""
     if not 0 <= seed < 2**32:

@@ -78,6 +78,8 @@ class Measured:
     """Of all passes of the step."""
     flops: int
     """Of this rank in all passes, recomputation included."""
+    attention: float
+    """Their share that is scores and sums of values, as if no layer had a window."""
     seconds: float
     """That the measurement took."""
 
@@ -155,6 +157,7 @@ def _counted(
     states = [value for one in optimizers for state in one.state.values() for value in state.values()]
     kept = sum(_bytes(value) for value in states if isinstance(value, Tensor))
     peak = memory.get_tracker_snapshot("peak")[torch.device("cpu")]["Total"]
+    total, each = flops.get_total_flops(), flops.get_flop_counts()["Global"]
     return Measured(
         ranks=world.size,
         parameters=parameters,
@@ -163,7 +166,8 @@ def _counted(
         activations=peak - parameters - gradients - kept,
         peak=peak,
         traffic=traffic.found(),
-        flops=flops.get_total_flops() + max(0, micro - 2) * first_flops,
+        flops=total + max(0, micro - 2) * first_flops,
+        attention=sum(count for operation, count in each.items() if "attention" in str(operation)) / total,
         seconds=time.perf_counter() - start,
     )
 

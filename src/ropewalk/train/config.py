@@ -24,7 +24,7 @@ class EvaluateConfig(Settings):
     every: Steps | None = None
     """Steps; unless given ten times in a run, and always at its end."""
     tokens: Amount = 100_000
-    """Of the validation text; all of it where it is shorter."""
+    """Of the validation sequences, padding included; all of them where they are fewer."""
 
 
 class SaveConfig(Settings):
@@ -51,10 +51,10 @@ class TrainConfig(Settings):
     start: str | None = None
     """A checkpoint to start from: a model directory, a .gguf file or a run; on the command line --from SRC."""
     tokens: Amount | None = None
-    """To train on, however often the data is read; or `steps`."""
+    """To train on, padding included, however often the data is read; or `steps`."""
     steps: Amount | None = None
     batch: Amount = 32_768
-    """Tokens of one update, over all ranks and passes."""
+    """Tokens of one update, padding included, over all ranks and passes."""
     micro: Amount | None = None
     """Tokens of one pass on one rank; the batch is as many passes as it takes. Unless given, one."""
     optimizer: AnyOptimizer = AdamW()

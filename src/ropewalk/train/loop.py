@@ -76,7 +76,7 @@ class Loop:
     facts: dict[str, Any]
     """What a checkpoint must be resumed with: recipe, data, versions."""
     flops: float
-    """Of a step."""
+    """Of a step, for each token of the decoder or of the only side."""
     peak: float | None
     """FLOP/s of this rank's matrix products, measured."""
     step: int
@@ -217,8 +217,7 @@ class Loop:
         speed = tokens / seconds  # without padding
         record |= {"seconds": round(seconds, 4), "tokens_per_second": round(speed, 1), "memory": memory(self.world)}
         if self.peak is not None:
-            useful = self.flops * tokens / self.sizes.batch
-            record["mfu"] = round(useful / seconds / (self.peak * self.world.size), 4)
+            record["mfu"] = round(self.flops * speed / (self.peak * self.world.size), 4)
         self.metrics.write(record)
         self.progress.step(record)
 

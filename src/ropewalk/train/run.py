@@ -128,6 +128,7 @@ def _train(
     check_positions(recipe.model, data)
     sampler = Sampler(config, data, recipe.model, world) if config.samples else None
     cut = sizes(config, data.length, world.dp_size)
+    width = data.splits["train"].width
     first = world.rank == 0
     resume = world.on_first(lambda: claim(out, resume, world.launch))
     lease = Lease(out, world)
@@ -179,7 +180,7 @@ def _train(
             loop = Loop(
                 config, cut, data, world, model, made, checkpoints, watch, signals, watchdog, progress, metrics,
                 facts=facts | saved_model.facts(trained, data.tokenizer), **done._asdict(),
-                flops=step_flops(recipe.model, cut.rows, cut.length, data.source_length),
+                flops=step_flops(recipe.model, 1, width, data.source_length) / width,
                 peak=gemm_peak(config.precision, world.device) if shown else None, sampler=sampler,
             )  # fmt: skip
             if resume:
@@ -208,6 +209,8 @@ def _train(
             if cut.batch != config.batch:
                 said = f"train.batch={config.batch} is no multiple of {cut.length} tokens"
                 progress.say(f"{said}: every update has {cut.batch}")
+            if config.micro is not None and cut.micro * cut.length > config.micro:
+                progress.say(f"train.micro={config.micro} is less than a sequence: every pass has {cut.length} tokens")
             if config.schedule.warmup >= cut.steps:
                 said = f"the learning rate rises to the end: train.schedule.warmup={config.schedule.warmup}"
                 progress.say(f"{said}, the run has {cut.steps} steps")

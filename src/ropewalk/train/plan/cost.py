@@ -3,9 +3,9 @@
     forward of a token = 2 x (weights it is multiplied by) + 4 x (keys it sees) x H x K
     a step             = 3 x forward: the backward pass takes twice as many
 
-A causal query sees half the sequence on average, in a window less. Nothing is counted twice where activations are
-computed again. The peak is measured: the best of a few products of large square matrices, on this machine, in this
-precision.
+A causal query sees half the sequence on average, in a window less; counted are the keys that are seen, which is what a
+kernel computes that skips the others. Nothing is counted twice where activations are computed again. The peak is
+measured: the best of a few products of large square matrices, on this machine, in this precision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 
 import torch
 
-from ropewalk.models.config import TransformerConfig
+from ropewalk.models.config import Layer, TransformerConfig
 from ropewalk.nn.activation import GATES
 
 
@@ -23,8 +23,10 @@ def step_flops(config: TransformerConfig, rows: int, length: int, source_length:
     return 3.0 * rows * sum(forward_flops(config, length, source_length or length).values())
 
 
-def forward_flops(config: TransformerConfig, length: int, source_length: int) -> dict[str, float]:
-    """Of one sequence, by part."""
+def forward_flops(
+    config: TransformerConfig, length: int, source_length: int, *, windows: bool = True
+) -> dict[str, float]:
+    """Of one sequence, by part. windows: or as if there were none."""
     D, H, G, K, V = config.width, config.heads, config.key_heads, config.head_width, config.value_width
     attention_weights = D * (H * K + G * K + G * V) + H * V * D
     mlp_weights = (3 if config.activation in GATES else 2) * D * config.hidden
@@ -32,9 +34,8 @@ def forward_flops(config: TransformerConfig, length: int, source_length: int) ->
     for side in config.sides:
         own = source_length if side == "encoder" and len(config.sides) == 2 else length
         for layer in config.layer_kinds(side):
-            seen = min(own, layer.window or own)
-            pairs = own * seen / 2 if side == "decoder" and seen == own else own * seen
-            found["scores"] += 2.0 * pairs * H * (K + V)
+            layer = layer if windows else layer._replace(window=None, keep_first=0)
+            found["scores"] += 2.0 * seen(layer, own, causal=side == "decoder") * H * (K + V)
             found["projections"] += 2.0 * own * attention_weights
             found["feed-forward"] += 2.0 * own * mlp_weights
             if side == "decoder" and len(config.sides) == 2:
@@ -43,6 +44,15 @@ def forward_flops(config: TransformerConfig, length: int, source_length: int) ->
                 found["projections"] += 2.0 * (length * (attention_weights - keys) + source_length * keys)
     found["output map"] = 2.0 * length * D * (config.vocabulary + D * config.output_transform)
     return found
+
+
+def seen(layer: Layer, length: int, *, causal: bool) -> float:
+    """Pairs of a query and a key that it sees, in one sequence."""
+    window = min(length, layer.window or length)
+    past = length - window
+    first = min(layer.keep_first, past)
+    before = length * window - window * window / 2
+    return before * (1 if causal else 2) + first * past - first * first / 2
 
 
 def gemm_peak(precision: str, device: torch.device | str = "cpu", size: int | None = None, tries: int = 4) -> float:

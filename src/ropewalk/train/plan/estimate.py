@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from torch import Tensor
 from ropewalk.data.batch import Batch
 from ropewalk.data.config import MixtureData, TaskData, TaskSetData
 from ropewalk.data.layout import describe
+from ropewalk.data.open import widths
 from ropewalk.distributed.fake import Measured, measure
 from ropewalk.distributed.world import MeshConfig, World
 from ropewalk.models.config import TransformerConfig
@@ -97,19 +99,22 @@ def estimate(recipe: Recipe, mesh: MeshConfig, ranks: int, device: str | None = 
     train, model = recipe.train, recipe.model
     sides = mesh.sizes(ranks)
     cut = sizes(train, recipe.data.length, sides[0] * sides[1])
+    width, source = widths(recipe.data, model.stack)
     found = measure(
         lambda: Learner(model),
         mesh,
         ranks,
         rows=cut.micro,
-        length=cut.length,
-        source_length=getattr(recipe.data, "source_length", None),
+        length=width,
+        source_length=source,
         micro=cut.passes,
         precision=train.precision,
         recompute=train.recompute,
         optimizer=lambda made: optimizers(train.optimizer, made, train.peak(model.width)),
         loss=_loss,
     )
+    seen, every = (forward_flops(model, width, source or width, windows=windows)["scores"] for windows in (True, False))
+    found = replace(found, flops=round(found.flops * (1 - found.attention * (1 - seen / every))))
     compute, messages, step = None, {}, None
     if device is not None:
         compute, messages = seconds(found, DEVICES[device], train.precision, mesh)
@@ -211,8 +216,8 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
     cut = sizes(recipe.train, recipe.data.length, 1)
     alone = recipe.model_copy(update={"mesh": MeshConfig()})
     found = estimate(alone, MeshConfig(dp_shard=1), 1)
-    source = getattr(recipe.data, "source_length", None)
-    flops = step_flops(recipe.model, cut.rows, cut.length, source)
+    width, source = widths(recipe.data, recipe.model.stack)
+    flops = step_flops(recipe.model, cut.rows, width, source)
     peak = gemm_peak(recipe.train.precision)
     return {
         "recipe": recipe.model_dump(mode="json"),
@@ -223,7 +228,7 @@ def dry_run(recipe: Recipe) -> dict[str, Any]:
         "passes": cut.passes,
         "flops": {
             "step": flops,
-            "forward of a sequence": forward_flops(recipe.model, cut.length, source or cut.length),
+            "forward of a sequence": forward_flops(recipe.model, width, source or width),
         },
         "memory": found.memory,
         "peak_flops_per_second": peak,
