@@ -96,6 +96,10 @@ _MOE = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 16}
 _LOCAL = {"num_local_experts": 2, "num_experts_per_tok": 1}
 _LATE = {"use_sliding_window": True, "max_window_layers": 2}
 _LLAMA4 = {"attention_chunk_size": 8, "intermediate_size_mlp": 32, "num_local_experts": 1, "num_experts_per_tok": 1}
+_MINISTRAL = {
+    "rope_type": "yarn", "rope_theta": 1e4, "factor": 16.0, "original_max_position_embeddings": 16_384,
+    "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+}  # fmt: skip
 _VL = {"rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}
 
 
@@ -103,7 +107,8 @@ def windowed() -> dict[str, dict[str, Any]]:
     """Small models of every architecture that has windows or layers without rotation."""
     grouped = {"n_group": 1, "topk_group": 1, "first_k_dense_replace": 4}
     kinds: dict[str, dict[str, Any]] = {
-        **{name: {} for name in ("mistral", "ministral", "ministral3", "phi3", "starcoder2", "gemma2", "vaultgemma")},
+        **{name: {} for name in ("mistral", "ministral", "phi3", "starcoder2", "gemma2", "vaultgemma")},
+        "ministral3": {"rope_parameters": _MINISTRAL},
         **{name: {} for name in ("olmo3", "smollm3")},
         "mixtral": _LOCAL,
         "qwen2": _LATE,

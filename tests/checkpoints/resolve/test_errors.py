@@ -82,7 +82,7 @@ CASES = {
     "two scalings": (
         changed("llama-3.1-8b", rope_parameters={**YARN, "rope_theta": 5e5}),
         "rope_scaling",
-        "in rope_parameters; transformers 4 reads the former",
+        "in rope_parameters; transformers reads the former where both are given",
     ),
     "two names of the type": (
         changed("llama-3-8b", rope_scaling={**YARN, "type": "linear"}),

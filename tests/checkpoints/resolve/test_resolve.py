@@ -111,7 +111,6 @@ SPELLINGS = {
     "v4, both types": {**LLAMA, "rope_scaling": {**LLAMA["rope_scaling"], "type": "llama3"}},
     "v5": V5,
     "v5, theta outside": {**without(LLAMA, "rope_scaling"), "rope_parameters": LLAMA["rope_scaling"]},
-    "v5 nested": {**V5, "rope_parameters": {"full_attention": V5["rope_parameters"]}},
     "v5 and its v4 mirror": {**LLAMA, **V5},
     "whole numbers as floats": {**LLAMA, "max_position_embeddings": 131072.0, "num_hidden_layers": 32.0},
     "nulls": {**LLAMA, "rope_parameters": None, "partial_rotary_factor": None, "layer_types": None},
@@ -127,11 +126,18 @@ def test_one_plan_in_many_spellings(spelling: str) -> None:
 
 
 def test_null_for_a_layer_type_is_no_rotation() -> None:
+    config = published.config("gemma-4-31b")
+    config["text_config"]["rope_parameters"]["full_attention"] = None
+    plan = resolve(config).plan
+    assert [layer.kind for layer in plan.layers[:6]] == ["rope"] * 5 + ["none"]
+
+
+def test_null_for_a_layer_type_of_a_class_that_fills_it_in() -> None:
+    """OLMo 3 would rotate by the default base there."""
     config = published.config("olmo-3-7b-v5")
     config["rope_parameters"]["full_attention"] = None
-    plan = resolve(config).plan
-    assert [layer.kind for layer in plan.layers[:4]] == ["rope", "rope", "rope", "none"]
-    assert plan.layers[0].window == 4096
+    with pytest.raises(BadInput, match="takes its defaults for that"):
+        resolve(config)
 
 
 def test_layers_that_transformers_marks_with_1_rotate() -> None:

@@ -178,6 +178,9 @@ class Architecture:
     """Of a learned table: the row of position 0; pad: the row after the padding token's."""
     rows_beside: bool = False
     """Whether those first rows come on top of `max_position_embeddings`."""
+    filled_in: str | None = None
+    """What transformers' config class puts in place of rope_parameters that are missing; a config without them is
+    refused."""
     alibi_key: str | None = None
     """A key that puts ALiBi in place of RoPE where it is true (Falcon)."""
     alibi_in: str | None = None
@@ -207,6 +210,13 @@ class Architecture:
     llama_cpp: InLlamaCpp = field(default_factory=InLlamaCpp)
     mlx: InMLX = field(default_factory=InMLX)
     sglang: InSGLang = field(default_factory=InSGLang)
+
+    @property
+    def rotates_by_type(self) -> bool:
+        """Whether its code has a rotation for each layer type; others take rope_parameters for one object."""
+        usual = self.defaults.get("rope_parameters") or {}
+        by_keys = self.local_theta_key is not None or self.fractions_key is not None
+        return by_keys or not self.scales_local or "full_attention" in usual
 
     @property
     def gguf_layout(self) -> Layout:

@@ -64,6 +64,9 @@ class InTransformers:
     scaling_unread_in_5: bool = False
     """Whether version 5's config class has rope_scaling for a field of its own, which is not merged into
     rope_parameters."""
+    type_unread_in_5: bool = False
+    """Whether version 5's config class puts rope_scaling into an object that says rope_type: default, which wins over
+    `type`."""
     scaling_drops_part_in_5: bool = False
     """Whether version 5 loses the rotated part of a head where rope_scaling is given without it."""
     longrope_alone: bool = False

@@ -50,7 +50,7 @@ def read(resolved: Resolved) -> Reading:
         elif facts.row.transformers.rotary_key_unread_in_5 and not _states_part(facts, subject):
             why = f"its {resolved.model_type} reads partial_rotary_factor of rope_parameters, not {subject.partial}"
             draft.whole(subject, why, "transformers#48241 (the same for MiniMax-M2, repaired)")
-        elif (theta := facts.row.transformers.theta_in_unread_in_5) and not facts.text.get("rope_parameters"):
+        elif (theta := facts.row.transformers.theta_in_unread_in_5) and not _theta_elsewhere(facts):
             draft.layers.append(_object_theta(subject, theta, str(facts.row.theta_in), draft))
         elif (
             (theta := facts.row.transformers.sliding_theta_in_5) is not None
@@ -59,7 +59,9 @@ def read(resolved: Resolved) -> Reading:
         ):
             draft.layers.append(_default_theta(subject, theta, draft))
         elif isinstance(scaling, YaRN):
-            draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.nested))
+            draft.layers.append(
+                yarn(facts, subject, scaling, draft, nested_truncate=facts.nested or facts.row.rotates_by_type)
+            )
         elif isinstance(scaling, LongRoPE):
             switch = PER_CALL if scaling.switches else switch
             draft.layers.append(longrope(facts, subject, scaling, draft))
@@ -85,18 +87,36 @@ def _default_theta(subject: Subject, theta: float, draft: Draft) -> LayerReading
 
 def held(facts: Facts, stated: Subject, draft: Draft) -> Subject:
     """The subject as transformers' config class holds it, which vLLM and SGLang build their models from, too."""
-    if stated.layer.scaling is None or not facts.old or not facts.row.transformers.scaling_unread_in_5:
+    if stated.layer.scaling is None or not (type_unread(facts) or _scaling_unread(facts)):
         return stated
     text = {key: value for key, value in facts.text.items() if key != "rope_scaling"}
     seen = resolve(facts.with_text(text), where=facts.resolved.where, strict=False)
     layer = seen.plans[stated.side].layers[stated.numbers[0]]
     draft.ignore("rope_scaling")
+    why = (
+        "has rope_scaling for a field that nothing reads; write rope_parameters"
+        if _scaling_unread(facts)
+        else "puts rope_scaling into an object that says rope_type: default, which wins over type; write rope_type"
+    )
     draft.note(
         f"takes no {stated.layer.scaling.kind} from rope_scaling",
-        f"the config class of {facts.resolved.model_type} has rope_scaling for a field that nothing reads; "
-        "write rope_parameters",
+        f"the config class of {facts.resolved.model_type} {why}",
     )
     return replace(stated, layer=layer)
+
+
+def _scaling_unread(facts: Facts) -> bool:
+    return bool(facts.old) and facts.row.transformers.scaling_unread_in_5
+
+
+def type_unread(facts: Facts) -> bool:
+    """Whether a scaling is lost because its kind is given as `type` alone."""
+    alone = facts.old is not None and facts.old.get("type") is not None and "rope_type" not in facts.old
+    return alone and facts.row.transformers.type_unread_in_5 and not facts.new
+
+
+def _theta_elsewhere(facts: Facts) -> bool:
+    return bool(facts.text.get("rope_parameters")) or facts.text.get("rope_theta") is not None
 
 
 def _states_part(facts: Facts, subject: Subject) -> bool:

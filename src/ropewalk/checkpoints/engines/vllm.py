@@ -41,6 +41,9 @@ def read(resolved: Resolved) -> Reading:
         return Reading(
             engine=ENGINE, version=VERSION, refusal=f"no architecture {facts.architecture or facts.model_type!r}"
         )
+    if transformers5.type_unread(facts) and any(one.layer.scaling is not None for one in facts.subjects()):
+        why = "its config has rope_type: default beside type, and the two must agree"
+        return Reading(engine=ENGINE, version=VERSION, refusal=why)
     if not own:
         return _through_transformers(resolved, facts)
     besides = facts.besides()
@@ -91,6 +94,11 @@ def _unable(facts: Facts, subject: Subject) -> str | None:
         missing = next((f", and needs {key}" for key in needed if subject.block.get(key) is None), "")
         if missing or not isinstance(scaling, YaRN):
             return f"its {facts.model_type} computes YaRN alone{missing}"
+    if isinstance(scaling, YaRN):
+        needed = ("factor", "beta_fast", "beta_slow")
+        null = next((key for key in needed if key in subject.block and subject.block[key] is None), None)
+        if null is not None:
+            return f"its YaRN computes with {null}, which is null"
     if isinstance(scaling, LongRoPE) and subject.layer.layout == "pairs" and not overwrites(facts):
         return "its LongRoPE turns halves of a head, and this model turns pairs"
     return None
@@ -309,7 +317,8 @@ def _length(facts: Facts) -> int | None:
     if longest is None:
         return None
     if any(isinstance(scaling, LongRoPE) for scaling in scalings):
-        top = facts.text.get("original_max_position_embeddings")
+        key = "original_max_position_embeddings"
+        top = facts.text.get(key, facts.row.defaults.get(key))
         return top if isinstance(top, int) else longest
     if not facts.row.vllm.length_as_stated:
         for scaling in scalings:

@@ -21,7 +21,9 @@ def of_llama_cpp(wanted: Wanted, model: str, config: Config | None) -> Override:
     if isinstance(scaling, LongRoPE):
         why = wanted.short_of(as_is)
         return Override(engine="llama.cpp", why=why) if why else Override(engine="llama.cpp", text=serve)
-    layer = next(one for one in resolved.plan.layers if one.base is not None and wanted.of(one) is scaling)
+    layer = next((one for one in resolved.plan.layers if one.base is not None and wanted.of(one) is scaling), None)
+    if layer is None:
+        return Override(engine="llama.cpp", why="no layer is reached by it")
     given = flags.flags(resolved, scaling, layer, wanted.to)
     if given is None:
         why = f"it has no flag for {scaling.kind}"

@@ -8,7 +8,7 @@ A value stated in two places must be the same value; which of two engines would 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, NamedTuple
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
@@ -18,6 +18,7 @@ from ropewalk.scaling.base import hf_type
 
 _TYPES = (FULL, SLIDING, CHUNKED)
 _SPELLINGS = ("type", "rope_type")
+_AT_TOP = frozenset({"rope_theta", "partial_rotary_factor"})
 _OLD_NAMES = {"su": "longrope", "mrope": "default"}
 
 
@@ -35,6 +36,12 @@ def read_spelled(
     wanted = [kind for kind in _TYPES if kind in types]
     _unused(keys, known, wanted, notes)
     new, old = keys.mapping("rope_parameters"), keys.mapping("rope_scaling")
+    if new is None and old is None:
+        new = known.defaults.get("rope_parameters")  # null is what its class replaces by these
+        if known.filled_in is not None:
+            raise keys.bad(
+                "rope_parameters", f"is missing, and the config class of {keys.owner} takes {known.filled_in}", "add it"
+            )
     if known.fractions_key is not None and new is None:
         return {kind: _by_layer(keys, known, kind, types, old if kind == FULL else None) for kind in wanted}
     if new and known.rope_labels and all(key in known.rope_labels for key in new):
@@ -45,8 +52,15 @@ def read_spelled(
     local = known.local_theta_key is not None or not known.scales_local
     nested = new is not None and bool(new) and all(key in (*_TYPES, "linear_attention") for key in new)
     if nested and new is not None:
+        if not known.rotates_by_type:
+            raise keys.bad(
+                "rope_parameters",
+                f"has an object for each layer type, and the code of {keys.owner} reads one object: transformers takes "
+                "the default base for it, or fails",
+                "write its values without the layer types",
+            )
         if old:
-            _same_or_raise(keys, new.get(FULL) or {}, old)
+            _same_or_raise(keys, new.get(FULL) or {}, old, left_out=_AT_TOP)
         found: dict[str, Spelled | None] = {}
         for kind in wanted:
             if kind not in new:
@@ -57,12 +71,18 @@ def read_spelled(
             if part is not None and not isinstance(part, Mapping):
                 raise keys.bad(f"rope_parameters.{kind}", "is not an object", "write {...}, or null for no rotation")
             field = f"rope_parameters.{labels.get(kind, kind)}"
+            if part is None and local:
+                raise keys.bad(
+                    field, f"is null, and the code of {keys.owner} takes its defaults for that, or fails", "write {...}"
+                )
             found[kind] = None if part is None else _complete(keys, known, kind, part, field)
         spare = [labels.get(kind, kind) for kind in new if kind not in wanted]
         notes.extend(f"rope_parameters.{kind} is ignored here: no layer rotates by it" for kind in spare)
         return found
     if new and old:
-        _same_or_raise(keys, new, old)
+        places = {"rope_theta": known.theta_key, "partial_rotary_factor": known.fraction_key}
+        at_top = {name for name, key in places.items() if key is not None and keys.stated(key) is not None}
+        _same_or_raise(keys, new, old, left_out=at_top - set(old))
     if new and local:
         raise keys.bad(
             "rope_parameters",
@@ -118,16 +138,17 @@ def _unused(keys: Keys, known: Architecture, wanted: list[str], notes: list[str]
         keys.read.add(known.fraction_key)
 
 
-def _same_or_raise(keys: Keys, new: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Both generations of keys in one file are read differently by different versions, unless they agree."""
+def _same_or_raise(keys: Keys, new: Mapping[str, Any], old: Mapping[str, Any], *, left_out: Set[str]) -> None:
+    """Both generations of keys in one file are read differently by different versions, unless they agree. left_out:
+    keys that stand elsewhere."""
     mine = {**new, "rope_type": rope_type(keys, new)}
     yours = {**old, "rope_type": rope_type(keys, old)}
-    for key in sorted({*mine, *yours} - {"type", "rope_theta", "partial_rotary_factor"}, key=str):
+    for key in sorted({*mine, *yours} - {"type"} - left_out, key=str):
         if mine.get(key) != yours.get(key):
             raise keys.bad(
                 "rope_scaling",
-                f"{key} is {shown(yours.get(key))} here and {shown(mine.get(key))} in rope_parameters; transformers 4 "
-                "reads the former, and so does 5 where both are given, vLLM the latter",
+                f"{key} is {shown(yours.get(key))} here and {shown(mine.get(key))} in rope_parameters; transformers "
+                "reads the former where both are given",
                 "remove the one that is not meant",
             )
 
@@ -162,7 +183,16 @@ def _complete(keys: Keys, known: Architecture, kind: str, part: Mapping[str, Any
     for field_, key in (("rope_theta", known.theta_key), ("partial_rotary_factor", known.fraction_key)):
         if key not in (None, field_) and kind == FULL and values.get(field_) and field_ != known.local_theta_key:
             _top(keys, values, sources, field_, field_)
-    if values.get("original_max_position_embeddings") is not None or _scaled(keys, values):
+    within = values.get("original_max_position_embeddings")
+    if within is None and known.rotates_by_type and _scaled(keys, values):
+        if keys.stated("original_max_position_embeddings") is not None:
+            raise keys.bad(
+                "original_max_position_embeddings",
+                f"stands at the top, and the code of {keys.owner} takes max_position_embeddings unless the parameters "
+                "of the layer type have it",
+                f"write it in {field}",
+            )
+    elif within is not None or _scaled(keys, values):
         _top(keys, values, sources, "original_max_position_embeddings", "original_max_position_embeddings")
     else:
         keys.integer("original_max_position_embeddings", most=LARGEST_LENGTH)
@@ -190,6 +220,15 @@ def _top(keys: Keys, values: dict[str, Any], sources: dict[str, str], field: str
     if key is None:
         return
     outside = keys.stated(key)
+    if key == "original_max_position_embeddings" and key not in keys.data:
+        usual = keys.defaults.get(key)
+        if usual is not None and values.get(field, usual) != usual:
+            raise keys.bad(
+                key,
+                f"is {shown(values[field])} at {sources[field]}, and the config class of {keys.owner} takes "
+                f"{shown(usual)} unless it stands at the top",
+                "write it at the top, too",
+            )
     if values.get(field) is None:
         value = keys.raw(key)
         if value is not None:

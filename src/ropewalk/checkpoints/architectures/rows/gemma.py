@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ropewalk.checkpoints.architectures.architecture import Architecture
-from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InSGLang, InVLLM
+from ropewalk.checkpoints.architectures.in_engines import InGGUF, InLlamaCpp, InSGLang, InTransformers, InVLLM
 
 _BOTH_WAYS = "use_bidirectional_attention"
 _GEMMA2 = Architecture(pattern="every", every=2, defaults={"head_dim": 256, "sliding_window": 4096})
@@ -28,6 +28,7 @@ _GEMMA3 = Architecture(
         "num_hidden_layers": 26,
         "hidden_size": 2304,
     },
+    transformers=InTransformers(type_unread_in_5=True),
     vllm=InVLLM(windows="stated", length_as_stated=True),
 )
 _GEMMA4 = Architecture(

@@ -110,6 +110,7 @@ ROWS = {
     "mistral4": replace(
         _LATENT,
         temperature="ministral",
+        filled_in="YaRN x128 from 8,192 tokens with the base 10,000",
         defaults={"rope_interleave": True, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64},
         elsewhere=("llama_4_scaling_beta", "max_position_embeddings"),
         llama_cpp=InLlamaCpp(temperature="dropped"),

@@ -86,6 +86,7 @@ ROWS = {
     "ministral3": Architecture(
         pattern="window",
         temperature="ministral",
+        filled_in="YaRN x16 from 16,384 tokens with the base 1,000,000",
         defaults={"head_dim": 128},
         elsewhere=("llama_4_scaling_beta", "max_position_embeddings"),
         gguf_name="mistral3",

@@ -278,6 +278,7 @@ ROWS = {
         fixed={"position_embedding_type": "absolute"},
         gguf_name="modern-bert",
         gguf=InGGUF(),
+        transformers=InTransformers(type_unread_in_5=True),
         vllm=InVLLM(windows="stated", windows_unread_in_transformers=True),
         llama_cpp=InLlamaCpp(windows="first", flags="file"),
     ),
@@ -346,7 +347,7 @@ ROWS = {
         scales_local=False,
         defaults={"sliding_window": 4096},
         gguf_name="olmo2",
-        transformers=InTransformers(sliding_theta_in_5=500_000.0),
+        transformers=InTransformers(sliding_theta_in_5=500_000.0, type_unread_in_5=True),
         llama_cpp=InLlamaCpp(windows="written", flags="base"),
     ),
     "olmoe": Architecture(head_key=None, experts=True, gguf=InGGUF()),
@@ -364,6 +365,7 @@ ROWS = {
         head_key=None,
         yarn_is_longrope=True,
         fixed={"full_attn_mod": 1},
+        defaults={"original_max_position_embeddings": 4096},
         family="phi3",
         gguf=InGGUF(windows_off=True),
         transformers=InTransformers(
@@ -401,5 +403,6 @@ ROWS = {
         fractions_key="partial_rotary_factors",
         defaults={"rope_theta": 10_000.0, "head_dim": 128},
         fixed={"yarn_only_types": ["full_attention"], "use_rope_layers": []},
+        transformers=InTransformers(type_unread_in_5=True),
     ),
 }
