@@ -244,6 +244,9 @@ def _say(detail: dict[str, Any], path: tuple[str | int, ...], root: Any, data: A
         return str(context.get("error", detail["msg"])).removeprefix("Value error, ")
     if fault in ("model_type", "dict_type", "model_attributes_type"):
         return f"should be `key: value` lines, got {short(given)}"
+    if fault in ("tuple_type", "list_type"):
+        example = f", such as {path[-1]}=[{given}]" if isinstance(given, str | int | float) else ""
+        return f"should be a list{example}; got {short(given)}"
     if fault in ("too_short", "too_long"):
         word, bound = ("least", context["min_length"]) if fault == "too_short" else ("most", context["max_length"])
         return f"needs at {word} {bound} {'entry' if bound == 1 else 'entries'}, has {context['actual_length']}"

@@ -67,8 +67,10 @@ def test_t5_edges_rise() -> None:
 
 @pytest.mark.parametrize(("bidirectional", "exact"), [(False, 16), (True, 8)])
 def test_t5_refuses_a_farthest_within_the_exact_buckets(bidirectional: bool, exact: int) -> None:
-    with pytest.raises(ValueError, match=f"past the {exact} exact ones"):
+    with pytest.raises(ValueError, match=f"within the {exact} distances that have a bucket each"):
         T5(heads=2, buckets=32, farthest=exact, bidirectional=bidirectional)
+    with pytest.raises(ValueError, match="buckets=31 is odd"):
+        T5(heads=2, buckets=31)
     assert T5(heads=2, buckets=32, farthest=exact + 1, bidirectional=bidirectional)._edges[exact - 1] == exact
 
 

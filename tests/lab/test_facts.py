@@ -32,6 +32,7 @@ def printed(code: str) -> str:
 
 STATES = [
     "",
+    "model=&bias=kerplepower&scale=0.01220703125&rate=1&query=1&key=0",  # halfway between two numbers of ten digits
     "model=deepseek-v3&pair=30&position=1099511627776&shift=131072&product=float32",
     "model=gpt-oss-20b&pair=9&position=131071&apart=4096&shift=16777217&product=float32&bias=t5&query=63&key=1",
     "model=phi-3-mini-128k&pair=47&position=4097&to=131072&bias=t5both&query=3&key=60&buckets=16&farthest=200",

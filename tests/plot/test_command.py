@@ -79,3 +79,21 @@ def test_a_missing_extra_is_named(ropewalk: Ropewalk, monkeypatch: pytest.Monkey
     assert 'pip install "ropewalk[plot]"' in answer.stderr
     assert not Path("x.svg").exists()
     assert ropewalk("plot", "masks", "--out", "x.json").code == 0
+
+
+def test_a_line_across_a_heat_map(ropewalk: Ropewalk) -> None:
+    """In the terminal too, in one column; rows begin in one column, whatever their names."""
+    shown = ropewalk("plot", "unseen", LLAMA, "to=64k").stdout.splitlines()
+    rows = [line for line in shown if line.count("|") == 2]
+    assert len(rows) >= 20
+    assert len({line.rindex("|") for line in rows}) == 1
+    rows = [line for line in ropewalk("plot", "sections").stdout.splitlines() if "|" in line]
+    assert [line.split("|")[0].strip() for line in rows] == ["blocks", "interleaved"]
+    assert len({line.index("|") for line in rows}) == 1
+
+
+def test_sections_that_do_not_fit_interleaved(ropewalk: Ropewalk) -> None:
+    found = ropewalk("plot", "sections", "sections=[16,24,24]", "--json").data["axis_of"]["interleaved"]
+    assert [found.count(axis) for axis in range(3)] == [22, 21, 21]
+    assert "the axes have 22 21 21" in " ".join(ropewalk("plot", "sections", "sections=[16,24,24]").stdout.split())
+    assert "the axes have" not in ropewalk("plot", "sections").stdout

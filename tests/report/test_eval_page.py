@@ -77,9 +77,9 @@ def test_both_languages_say_the_same_numbers() -> None:
     ("steps", "said", "chinese"),
     [
         ((0.2, 0.1), "at every step measured, up to 4,096 tokens", "每次增加上下文都能降低损失"),
-        ((0.2, 0.009), "to 4,096, the interval of the difference holds zero", "下一步增加到 4,096 个词元时"),
+        ((0.2, 0.009), "to 4,096, the interval of the difference includes zero", "下一步增加到 4,096 个词元时"),
         ((0.2, -0.3), "up to 2,048 tokens; the next step, to 4,096, raises it", "损失反而升高"),
-        ((0.0045, 0.1), "the difference, 1,024 to 2,048 tokens, holds zero", "看不出损失下降"),
+        ((0.0045, 0.1), "the difference, 1,024 to 2,048 tokens, includes zero", "看不出损失下降"),
         ((-0.3, 0.5), "1,024 to 2,048 tokens, raises the loss already", "损失就已升高"),
     ],
 )

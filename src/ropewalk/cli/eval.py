@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ropewalk.cli.output import AllowKind, Json, Quiet, examples, guarded, note, write, write_json, write_table
+from ropewalk.cli.output import (
+    AllowKind,
+    Json,
+    Quiet,
+    can_be_written,
+    examples,
+    guarded,
+    note,
+    write,
+    write_json,
+    write_table,
+)
 from ropewalk.cli.scaling import Left, local, named_scaling, status_line, tokens
 
 if TYPE_CHECKING:
@@ -98,6 +109,7 @@ def evaluate(
     from ropewalk.evaluate.store import Stored
 
     local(path, "eval")
+    can_be_written(html, "--html", "eval.html")
     names = engine or ["ropewalk"]
     try:
         for name in names:
@@ -176,7 +188,14 @@ def _lengths(given: str | None, trained: int, factor: float | None, tail: int) -
             )
         return found
     usual = {trained // 4, trained // 2, trained, *([round(trained * factor)] if factor else [])}
-    return sorted(length for length in usual if length > tail)
+    found = sorted(length for length in usual if length > tail)
+    if not found:
+        raise typer.BadParameter(
+            f"the {max(usual):,} tokens that are measured unless --lengths says more have nothing before a tail of "
+            f"{tail:,}; give a smaller one, such as --tail {max(1, max(usual) // 8)}, or longer --lengths",
+            param_hint="'--tail'",
+        )
+    return found
 
 
 def _different(read: Sequence[Document]) -> list[Document]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ropewalk.cli.output import examples, guarded, note, write
+from ropewalk.cli.output import can_be_written, examples, guarded, note, write
 
 EPILOG = examples("ropewalk lab --no-open", "ropewalk lab --out lab.html --no-open")
 
@@ -32,6 +32,7 @@ def lab(
 
     if out.suffix.lower() not in (".html", ".htm"):
         raise typer.BadParameter(f"{out} must end in .html, or a browser shows its source")
+    can_be_written(out, "--out", "ropewalk-lab.html")
     if out.exists() and "sinusoids-picture" not in out.read_text(encoding="utf-8", errors="replace"):
         raise ValueError(
             f"{out} already exists and is not a page of the lab; give another name with --out, or remove it"

@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
+from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
@@ -109,6 +110,14 @@ def _not_installed(error: ImportError) -> str:
         return str(error)  # ours say what to type, a broken library's name the library
     wanted = f'"ropewalk[{EXTRAS[module]}]"' if module in EXTRAS else module
     return f"This needs {module}: pip install {wanted}"
+
+
+def can_be_written(file: Path | None, option: str, name: str) -> None:
+    """Known before hours are spent on what goes there. name: of the file, where a directory was given."""
+    if file is not None and file.is_dir():
+        raise typer.BadParameter(f"{file} is a directory; write {file / name}", param_hint=f"'{option}'")
+    if file is not None and not file.parent.is_dir():
+        raise typer.BadParameter(f"{file.parent} is not a directory; create it first", param_hint=f"'{option}'")
 
 
 def note(text: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ropewalk.cli import completion
-from ropewalk.cli.output import Json, Quiet, examples, guarded, typed, write, write_json, write_table
+from ropewalk.cli.output import Json, Quiet, can_be_written, examples, guarded, typed, write, write_json, write_table
 
 EPILOG = examples(
     "ropewalk plot --list",
@@ -72,6 +72,9 @@ def plot(
         raise typer.BadParameter("name a picture, such as wavelengths; ropewalk plot --list lists them")
     if out is not None and json:
         raise typer.BadParameter("--json prints the numbers and --out writes a file; for both, write --out x.json")
+    if dark and out is None:
+        raise typer.BadParameter("--dark is for a picture in a file; add --out FILE, or leave it out")
+    can_be_written(None if out is None else Path(out), "--out", f"{name}.svg")
     with typed():
         picture = find(name)
         things, settings = _sorted(rest or [], picture.takes)

@@ -164,6 +164,8 @@ def _one(
     with typed():
         if not is_path and target.endswith((".gguf", ".json", ".safetensors")):
             raise ValueError(f"there is no file {target} here")
+        if not is_path and (engine != "ropewalk" or kinds):
+            raise ValueError(f"--engine and --allow-kind are for a checkpoint, which {target} is not; leave them out")
         elsewhere = is_path or ":" in target or ("." in target and not _ours(target))
         if elsewhere and settings:
             raise ValueError(

@@ -32,16 +32,19 @@ class T5(Encoding):
         kind: Literal["t5"] = "t5"
         buckets: int = Field(default=32, ge=4, le=2**20)
         farthest: int = Field(default=128, gt=1, le=2**40)
-        """Distance from which on all share the last bucket."""
+        """Distance from which on, at the latest, all share the last bucket."""
         bidirectional: bool = False
         """True for encoders: half the buckets for keys after the query."""
 
         @model_validator(mode="after")
         def _edges_exist(self) -> Self:
             one_way = self.buckets // 2 if self.bidirectional else self.buckets
-            if self.buckets % 2 or self.farthest <= one_way // 2:
+            if self.buckets % 2:
+                raise ValueError(f"buckets={self.buckets} is odd; give an even number")
+            if self.farthest <= one_way // 2:
                 raise ValueError(
-                    f"buckets={self.buckets} must be even, farthest={self.farthest} past the {one_way // 2} exact ones"
+                    f"farthest={self.farthest} is within the {one_way // 2} distances that have a bucket each; give "
+                    "more, or fewer buckets"
                 )
             return self
 

@@ -115,8 +115,12 @@ def _trace(grid: list[list[str]], panel: Panel, line: Line, letter: str) -> None
 
 
 def _heat(panel: Panel, heat: Heat, shades: str) -> list[str]:
-    across = min(WIDTH - MARGIN - 2, 2 * len(heat.rows[0]) if len(heat.rows[0]) < 24 else 64)
+    shares = {text: panel.y.share(value) for value, text in panel.y.marks()}
+    margin = max([MARGIN, *map(columns, shares)])
+    across = min(WIDTH - margin - 2, 2 * len(heat.rows[0]) if len(heat.rows[0]) < 24 else 64)
     rows = min(len(heat.rows), 20)
+    levels = [mark for mark in panel.marks if isinstance(mark, Level) and mark.axis == "x"]
+    struck = {_place(panel.x.share(level.at), across) for level in levels}
     kinds = bool(heat.names)
     signs = f"{shades[0]}{shades[1]}{shades[4]}" if kinds else shades
     picture = []
@@ -129,15 +133,15 @@ def _heat(panel: Panel, heat: Heat, shades: str) -> list[str]:
             low = c * len(part[0]) // across
             high = max((c + 1) * len(part[0]) // across, low + 1)
             values = [v for row in part for v in row[low:high] if v is not None and v == v]
-            line += _shade(values, heat, signs, kinds)
+            line += "|" if c in struck else _shade(values, heat, signs, kinds)
         picture.append(line)
     up = panel.y.high > panel.y.low
-    shares = {text: panel.y.share(value) for value, text in panel.y.marks()}
     marks = {_place(share if up else 1 - share, rows): text for text, share in shares.items()}
-    picture = [f"{marks.get(i, ''):>{MARGIN}} |{line}" for i, line in enumerate(picture)]
+    picture = [f"{marks.get(i, ''):>{margin}} |{line}" for i, line in enumerate(picture)]
     found = picture[::-1] if up else picture
-    found += _below(panel.x, across)
-    found += [f"{'':{MARGIN}}  {panel.x.label}"] if panel.x.label else []
+    found += _below(panel.x, across, margin)
+    found += [f"{'':{margin}}  {panel.x.label}"] if panel.x.label else []
+    found += [f"| {level.label}" for level in levels if level.label]
     if kinds:
         return [*found, "   ".join(f"[{sign}] {name}" for sign, name in zip(signs, heat.names, strict=True))]
     return [*found, f"[{signs[0]}] {number(heat.low)} ... [{signs[-1]}] {number(heat.high)}"]
@@ -152,11 +156,11 @@ def _shade(values: Sequence[float], heat: Heat, signs: str, kinds: bool) -> str:
     return signs[min(max(int(share * len(signs)), 0), len(signs) - 1)]
 
 
-def _below(axis: Axis, across: int) -> list[str]:
+def _below(axis: Axis, across: int, margin: int = MARGIN) -> list[str]:
     """The marks of the horizontal axis, as many as do not touch."""
     line = ""
     for value, text in axis.marks():
-        start = MARGIN + 2 + _place(axis.share(value), across) - columns(text) // 2
+        start = margin + 2 + _place(axis.share(value), across) - columns(text) // 2
         if start > columns(line) and start + columns(text) <= WIDTH:
             line += " " * (start - columns(line)) + text
     return [line]

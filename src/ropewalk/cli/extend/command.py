@@ -15,6 +15,7 @@ from ropewalk.cli.output import (
     WRONG,
     Json,
     Quiet,
+    can_be_written,
     examples,
     guarded,
     note,
@@ -256,10 +257,7 @@ def extend(
 
 
 def _found_before_hours_are_spent(html: Path | None, vllm: Path | None) -> None:
-    if html is not None and not html.parent.is_dir():
-        raise typer.BadParameter(f"{html.parent} is not a directory; create it first", param_hint="'--html'")
-    if html is not None and html.is_dir():
-        raise typer.BadParameter(f"{html} is a directory; write {html / 'extend.html'}", param_hint="'--html'")
+    can_be_written(html, "--html", "extend.html")
     if vllm is not None:
         from ropewalk.evaluate.engines.vllm import version
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ropewalk.cli.data import On
-from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, examples, guarded, write, write_table
+from ropewalk.cli.output import WRONG, AllowKind, Json, Quiet, can_be_written, examples, guarded, write, write_table
 from ropewalk.cli.scaling import tokens
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def inspect(
     ] = None,
     layers: Annotated[bool, typer.Option("--layers", help="Show every layer.")] = False,
     html: Annotated[
-        str | None,
+        Path | None,
         typer.Option(
             "--html",
             metavar="OUT",
@@ -111,13 +111,13 @@ def inspect(
         alone = {"PATH": path, "--to": to, "--against": against, "--layers": layers, "--html": html,
                  "--allow-kind": allow_kind}  # fmt: skip
         _refuse(
-            [name for name, value in alone.items() if value], "--many reads many checkpoints, and %s is only for one"
+            [name for name, value in alone.items() if value], "--many reads many checkpoints, and %s {} only for one"
         )
         if out is None:
             raise typer.BadParameter("--many needs a folder to keep the census in; add --out DIR")
     else:
         census = {"--out": out, "--rate": rate, "--workers": workers, "--on": on}
-        _refuse([name for name, value in census.items() if value is not None], "%s is only for a census (--many)")
+        _refuse([name for name, value in census.items() if value is not None], "%s {} only for a census (--many)")
         if path is None:
             raise typer.BadParameter("name a checkpoint, or take a census of many with --many", param_hint="'PATH'")
     from ropewalk.checkpoints.inspect.report import counted_engines
@@ -139,13 +139,17 @@ def inspect(
             raise typer.Exit(WRONG)
         return
     assert path is not None
-    if html is not None and against is not None:
-        raise typer.BadParameter("--html shows one checkpoint and --against compares two; leave one of them out")
+    if against is not None:
+        single = {"--to": to, "--engines": engines, "--html": html}
+        _refuse(
+            [name for name, value in single.items() if value is not None], "%s {} for one checkpoint, not --against"
+        )
+    can_be_written(html, "--html", "inspect.html")
     report = inspected(path, to=to, against=against, engines=counted, kinds=allow_kind or ())
     if html is not None:
         from ropewalk.report.checkpoint_page import page
 
-        Path(html).write_text(page(report), encoding="utf-8")
+        html.write_text(page(report), encoding="utf-8")
     wrong = bool(report.drifts) if against is not None else not report.agree or bool(report.resolved.not_understood)
     if json:
         shown(jsons.dumps(report.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
@@ -160,8 +164,10 @@ def inspect(
 
 
 def _refuse(given: list[str], why: str) -> None:
+    several = len(given) > 1
     if given:
-        raise typer.BadParameter(f"{why % ' and '.join(given)}; leave it out")
+        said = (why % " and ".join(given)).format("are" if several else "is")
+        raise typer.BadParameter(f"{said}; leave {'them' if several else 'it'} out")
 
 
 def _show(report: Report, layers: bool) -> None:

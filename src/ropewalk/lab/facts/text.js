@@ -14,7 +14,11 @@ function brief(value) {
 // Exactly what Python's f"{value:.Nf}" prints.
 function fixed(value, places) {
   if (value === Infinity) return "inf";
-  return (value + 0).toFixed(places);
+  const said = (value + 0).toFixed(places);
+  // Halfway between two, toFixed takes the one farther from 0 and Python the even one.
+  const more = (value + 0).toFixed(places + 30);
+  const halfway = more.endsWith(`5${"0".repeat(29)}`);
+  return halfway && Number(said.at(-1)) % 2 ? more.slice(0, -30).replace(/\.$/, "") : said;
 }
 
 function inPython(value) {

@@ -31,6 +31,10 @@ class Options(Settings):
 
 
 def data(thing: Any, options: Options) -> Data:
+    ignored = options.model_fields_set & {"kinds", "heads", "head_width", "seed"}
+    if thing is not None and ignored:
+        names = ", ".join(f"{name}=" for name in Options.model_fields if name in ignored)
+        raise ValueError(f"{names} for a picture without a model, which has its own; leave one of them out")
     found = _given(thing) if thing is not None else _made(options)
     panels = []
     for kind, encoding, learned in found:

@@ -16,7 +16,7 @@ IN_PYTHON = "a RoPE with sections, a plan"
 
 
 class Options(Settings):
-    sections: tuple[int, int, int] = (16, 24, 24)
+    sections: tuple[int, int, int] = (24, 20, 20)
     """Pairs of time, height and width; of a checkpoint, its own."""
     base: float = Field(default=1_000_000.0, gt=1, le=1e12)
 
@@ -76,4 +76,7 @@ def chart(data: Data, words: Words) -> Chart:
     )
     told = " ".join(map(str, data["sections"]))
     about = words("about") + (words("own", name=data["name"], own=data["own"]) if data["own"] else "")
+    fit = [found["interleaved"].count(axis) for axis in range(3)]
+    if fit != data["sections"]:
+        about += words("fits", counts=" ".join(map(str, fit)))
     return Chart(title=words("title", sections=told), about=about, panels=[panel], height=1.9)
