@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ropewalk.evaluate.statistics import Interval, paired
+from ropewalk.report.extension.page import page
 from tests.blocks import ROOT
 
 PAGES = {language: (ROOT / "docs" / language / "extend.md").read_text(encoding="utf-8") for language in ("en", "zh")}
@@ -46,7 +47,7 @@ def row(name: str) -> str:
 
 
 @pytest.mark.parametrize("language", PAGES)
-@pytest.mark.parametrize("name", [name for name in RESULTS if "search" not in name and "assume" not in name])
+@pytest.mark.parametrize("name", [name for name in RESULTS if not {"search", "assume", "losses"} & {*name.split("-")}])
 def test_a_tournament(name: str, language: str) -> None:
     model = {"tinyllama": TINY, "smollm2": SMALL}[name.split("-")[1]]
     found = result(name)["result"]
@@ -98,6 +99,22 @@ def test_an_assumed_length(language: str) -> None:
     assert f"{100 * needles.mean:+.1f} " in PAGES[language]
     for name in ("yarn", "leave"):
         assert f"{100 * said['result']['judged'][name]['needles'][-1]['found']:.0f} %" in PAGES[language]
+
+
+@pytest.mark.parametrize("language", PAGES)
+def test_one_scaling_alone(language: str) -> None:
+    name = "extend-smollm2-32768-scaling-yarn-dtype-float32-losses"
+    said = result(name)
+    tail = said["result"]["judged"]["yarn"]["tail"]
+    assert name in PAGES[language]
+    assert said["result"]["verdict"]["kind"] == "crop better"
+    assert tail["best_crop"] == said["result"]["trained"] == 8192
+    assert len(said["result"]["sets"]["judge"]) == tail["gain"]["32768"]["documents"] == 16
+    for interval in (tail["gain"]["32768"], tail["far_tokens"]):
+        assert between(interval) in PAGES[language]
+    assert f"{said['bars']['minutes in all']['value']:.0f}" == "132"
+    # Without needles, foreign or short text, which such a result does not have.
+    assert RESULTS[name].with_suffix(".html").read_text(encoding="utf-8") == page("smollm2", said["result"])
 
 
 @pytest.mark.parametrize("language", PAGES)

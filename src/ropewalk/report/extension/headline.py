@@ -79,11 +79,13 @@ def _besides(shown: Shown) -> str:
         listed = "\uff0c".join(words(name, share=f"{one['found']:.0%}")["zh"] for name, one in beside)
         control = f"\uff08{listed}\uff09" if listed else ""
         parts.append(words("besides_needles", needles=_share(each[-1]), control=control)["zh"])
-    scaled = shown.first["candidate"]["scaling"] is not None
-    cost = interval(tail["short_cost"])
-    fewer = cost.documents != shown.gain(shown.first).documents
-    some = words("besides_some", count=cost.documents)["zh"] if fewer else ""
-    parts.append(words("besides_short", cost=str(cost), some=some)["zh"] if scaled else words("besides_same")["zh"])
+    if shown.first["candidate"]["scaling"] is None:
+        parts.append(words("besides_same")["zh"])
+    elif tail["short_cost"] is not None:
+        cost = interval(tail["short_cost"])
+        fewer = cost.documents != shown.gain(shown.first).documents
+        some = words("besides_some", count=cost.documents)["zh"] if fewer else ""
+        parts.append(words("besides_short", cost=str(cost), some=some)["zh"])
     return "\uff1b".join(parts)
 
 
