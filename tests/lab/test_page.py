@@ -113,6 +113,7 @@ def test_no_word_is_missing_and_none_is_unused() -> None:
     made = {f"{how}_line" for how in ("exact", "float32")} | {
         f"bias_{part}_{kind}" for part in ("value", "said") for kind in ("score", "t5", "fire")
     }
+    made.add("bias_said_kerple")
     assert set(live) <= quoted | made
     assert made <= set(live)
     asked = set(re.findall(r'word\("(\w+)"', code)) | set(re.findall(r'\["(\w+)", \{', code))

@@ -12,6 +12,8 @@ def named_runs(thing: Any) -> list[tuple[str, Path]]:
     tell it from the others."""
     given = [thing] if isinstance(thing, str | Path) else list(thing)
     files = [path / "metrics.jsonl" if path.is_dir() else path for path in map(Path, given)]
+    if missing := [path for path, file in zip(given, files, strict=True) if not file.is_file()]:
+        raise ValueError(f"{missing[0]}: no run there; name a folder that ropewalk train wrote")
     if twice := [file for file, times in Counter(file.resolve() for file in files).items() if times > 1]:
         raise ValueError(f"{twice[0]} is named twice; name each run once")
     beside = Counter(file.absolute().parent for file in files)

@@ -48,7 +48,9 @@ def read(resolved: Resolved) -> Reading:
             why = f"under {scaling.kind} its {resolved.model_type} reads partial_rotary_factor, not {subject.partial}"
             draft.whole(subject, why, "transformers#48652")
         elif facts.row.transformers.rotary_key_unread_in_5 and not _states_part(facts, subject):
-            why = f"its {resolved.model_type} reads partial_rotary_factor of rope_parameters, not {subject.partial}"
+            why = (
+                f"its {resolved.model_type} reads partial_rotary_factor of rope_parameters, not {facts.row.rotary_key}"
+            )
             draft.whole(subject, why, "transformers#48241 (the same for MiniMax-M2, repaired)")
         elif (theta := facts.row.transformers.theta_in_unread_in_5) and not _theta_elsewhere(facts):
             draft.layers.append(_object_theta(subject, theta, str(facts.row.theta_in), draft))
@@ -121,7 +123,8 @@ def _theta_elsewhere(facts: Facts) -> bool:
 
 def _states_part(facts: Facts, subject: Subject) -> bool:
     key = "partial_rotary_factor"
-    return not subject.partial or facts.text.get(key) is not None or subject.block.get(key) is not None
+    whole = subject.layer.head_width is None or subject.layer.rotary_width == subject.layer.head_width
+    return whole or facts.text.get(key) is not None or subject.block.get(key) is not None
 
 
 def _object_theta(subject: Subject, theta: float, within: str, draft: Draft) -> LayerReading:

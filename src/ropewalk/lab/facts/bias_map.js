@@ -64,6 +64,12 @@ function biasInPython(of, state, head) {
   ];
 }
 
+function saidOf(of, rule) {
+  if (rule.bucketed) return "t5";
+  if (KERPLE.includes(of.kind)) return "kerple";
+  return of.kind === "fire" ? "fire" : "score";
+}
+
 function biasFacts(state) {
   const of = biasSubject(state);
   const rule = biasRule(of, state);
@@ -89,7 +95,7 @@ function biasFacts(state) {
     hidden: !visible(query, key),
     numbers,
     sentence: [
-      visible(query, key) ? `bias_said_${rule.bucketed ? "t5" : of.kind === "fire" ? "fire" : "score"}` : "bias_said_hidden",
+      visible(query, key) ? `bias_said_${saidOf(of, rule)}` : "bias_said_hidden",
       { i: query, j: key, apart: Math.abs(query - key), value: rule.bucketed ? shown : fixed(here, 4), name: of.kind, head: rule.head },
     ],
     columns: [["key", {}], ["distance", {}], [rule.bucketed ? "bucket" : of.kind === "fire" ? "share" : "bias_column", {}]],
