@@ -227,7 +227,9 @@ BROKEN: dict[str, Callable[[], Any]] = {
     "C03": Kept,
     "C04": Saved,
     "C05": lambda: Twisted(small(), attend=lambda built, q, *rest: small().attend(built, q * 1.1, *rest)),
-    "C07": lambda: Twisted(small(), frequencies=lambda c: small().frequencies({**c, "rope_theta": 11_000.0})),
+    "C07": lambda: Twisted(
+        small(), frequencies=lambda c: small().frequencies({**c, "rope_theta": 11_000.0} if "factor" in c else c)
+    ),
     "C08": Remembering,
     "C09": lambda: rotation(small(), lambda p: p + (p.max() > 5_000)),
     "C10": lambda: rotation(small(), lambda p: p[:1].expand_as(p)),

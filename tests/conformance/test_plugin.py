@@ -35,6 +35,10 @@ class right:
 class rounded(right):
     def build(dtype=torch.float32, device="cpu"):
         return right.build().to(torch.bfloat16)
+
+
+class misspelt(right):
+    spec = Spec(head_width=16, heads=2, base=10_000, longest=100_000, bounds={"N1": 5.0})
 """
 
 
@@ -100,7 +104,8 @@ def test_without_the_option_nothing_is_imported_or_collected(project: pytest.Pyt
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        ("conf_plugin_targets:wrong", "conf_plugin_targets has no 'wrong'; it has right, rounded"),
+        ("conf_plugin_targets:wrong", "conf_plugin_targets has no 'wrong'; it has right, rounded, misspelt"),
+        ("conf_plugin_targets:misspelt", "bounds: no requirement 'N1'"),
         ("nowhere:target", "no module 'nowhere' to import"),
     ],
 )

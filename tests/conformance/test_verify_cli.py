@@ -216,6 +216,24 @@ def test_what_is_known_of_a_library_is_no_failure(ropewalk: Ropewalk, libraries:
     assert answer.data["not_run"] == {"absent": "absent cannot be imported; pip install absent"}
 
 
+def test_no_verdict_is_no_success(ropewalk: Ropewalk, libraries: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of an adapter that fails nor where no requirement applies."""
+    libraries[:] = ["holds"]
+    assert ropewalk("verify", "--library", "all").code == 0
+    monkeypatch.setitem(COUNTS, "apply", 0)
+    answer = ropewalk("verify", "--library", "all", "--only", "N7")
+    assert answer.code == 2
+    assert "none of these requirements applies to what is installed: N7" in " ".join(answer.stderr.split())
+
+    def gather(name: str, *_: object) -> dict[str, object]:
+        raise RuntimeError("adapter crashed")
+
+    monkeypatch.setattr(scoreboard, "gather", gather)
+    answer = ropewalk("verify", "--library", "all")
+    assert answer.code == 1
+    assert "holds: not run, adapter crashed" in answer.stdout
+
+
 def test_a_requirement_is_explained(ropewalk: Ropewalk) -> None:
     answer = ropewalk("verify", "--explain", "n6")
     assert answer.code == 0

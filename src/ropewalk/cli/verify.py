@@ -215,16 +215,19 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
 
     from ropewalk.report import scoreboard, scoreboard_page
 
-    entries, not_run = [], {}
+    entries, not_run, broken = [], {}, False
     for name in scoreboard.LIBRARIES:
         try:
             with _progress(quiet or json) as progress:
                 entries.append(scoreboard.gather(name, only, seed, progress))
-        except Exception as error:  # one that cannot be imported, for whatever reason, leaves the others their turn
+        except Exception as error:  # leaves the others their turn
             not_run[name] = str(error)
+            broken |= not isinstance(error, ImportError)
         if not (json or quiet):
             write(f"{name}: not run, {not_run[name]}" if name in not_run else scoreboard.said(entries[-1]))
     command = " ".join(["ropewalk verify --library all", *([f"--only {only}"] if only else [])])
+    if not any(target["counts"]["apply"] for entry in entries for target in entry["targets"]) and not broken:
+        raise typer.BadParameter(f"none of these requirements applies to what is installed: {only or 'all'}")
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     data = scoreboard.board(entries, date=date, command=command, not_run=not_run)
     out.mkdir(parents=True, exist_ok=True)
@@ -244,7 +247,7 @@ def _all(out: Path, only: str | None, seed: int, json: bool, quiet: bool) -> Non
             write(f"\n{name}, {target['says']}: {failed} {result.get('why', '')}".rstrip())
             write("\n".join(f"    {line}" for line in result["reproduction"].splitlines()))
         write("\n" + "\n".join(map(str, files)))
-    if wrong:
+    if wrong or broken:
         raise typer.Exit(WRONG)
 
 

@@ -14,6 +14,8 @@ from ropewalk.conformance.places import below, settled
 from ropewalk.conformance.target import Spec, Target
 
 REACH = 2**17
+DRIFT = 1 / 32
+"""Of a turn; narrow cos and sin are off by a tenth of it."""
 ALIKE = 0.05
 """rad"""
 EXACT = 5e-7
@@ -34,7 +36,14 @@ def own(
     positions = below(spec, [2**n for n in range(reach.bit_length())])
     cos, sin = target.cos_sin(built, settled(spec, torch.tensor([[0, *positions]])), dtype)
     waves = torch.complex(cos[0, : len(positions) + 1].double(), sin[0, : len(positions) + 1].double())
-    parts = ((waves[1:] * waves[:1].conj()).angle() / (2 * torch.pi)).nan_to_num(0.0).tolist()
+    steps = (waves[1:] * waves[:1].conj()).angle() / (2 * torch.pi)
+    # An angle that is not twice the one before tells nothing of a frequency: positions were clamped or wrapped. Where
+    # nothing turns before it, they are wrong from the start, and so is what is read off all of them.
+    drift = (steps[1:] - 2 * steps[:-1] + 0.5).remainder(1.0) - 0.5
+    wrong = (drift.abs().amax(-1) > DRIFT).nonzero()
+    last = int(wrong[0]) + 1 if len(wrong) else len(positions)
+    last = last if bool(steps[:last].any()) else len(positions)
+    positions, parts = positions[:last], steps[:last].nan_to_num(0.0).tolist()
     found = []
     with localcontext(Context(prec=oracles.DIGITS)):
         for pair in zip(*parts, strict=True):
@@ -88,11 +97,13 @@ def cause(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> str
 def collapsed(target: Target, built: Any, dtype: torch.dtype = torch.float32) -> str | None:
     """Positions that a float of fewer bits cannot tell apart."""
     for first, name in ((256, "bfloat16"), (2048, "float16"), (2**24, "float32"), (2**31 - 1, "int32")):
-        if not below(target.spec, [first + 2]):
+        if not below(target.spec, [2 * first + 2]):
             return None
-        pair = settled(target.spec, torch.tensor([[first, first + 1]]))
-        cos, sin = (part[0, :2].double() for part in target.cos_sin(built, pair, dtype))
+        pair = settled(target.spec, torch.tensor([[first, first + 1, 2 * first]]))
+        cos, sin = (part[0, :3].double() for part in target.cos_sin(built, pair, dtype))
         if torch.equal(cos[0], cos[1]) and torch.equal(sin[0], sin[1]):
+            if torch.equal(cos[0], cos[2]) and torch.equal(sin[0], sin[2]):
+                return f"every position from {first:,} on, or before it, has one answer: positions are clamped"
             return f"positions {first:,} and {first + 1:,} are one and the same: they were rounded to {name}"
     return None
 

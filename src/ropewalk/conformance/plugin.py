@@ -18,7 +18,7 @@ import pytest
 
 from ropewalk.conformance.checks import Check, every
 from ropewalk.conformance.findings import Result
-from ropewalk.conformance.run import describe, run
+from ropewalk.conformance.run import check_bounds, describe, run
 from ropewalk.conformance.target import Target, find
 
 
@@ -61,6 +61,7 @@ class Requirements(pytest.Collector):
     def collect(self) -> Iterator[Requirement]:
         try:
             target = find(self.name)
+            check_bounds(target)
         except (ValueError, ImportError) as error:
             raise self.CollectError(f"--ropewalk {self.name}: {error}") from error
         file = getattr(sys.modules[self.name.partition(":")[0]], "__file__", None)

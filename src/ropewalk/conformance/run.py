@@ -146,10 +146,7 @@ def verify(
     `expected` are failures of a library that are known, by id: {"reason", "issue", "reproduction"}.
     """
     target = target if isinstance(target, Target) and name is None else Target(target, name)
-    if unknown := [name for name in target.spec.bounds if name not in every()]:
-        raise ValueError(f"bounds: {no_such(unknown[0])}")
-    for check in every().values():
-        check.declared(target.spec.bounds)  # one that cannot be is reported now, and not as a failed requirement
+    check_bounds(target)
     report = Report(target.name)
     began = time.perf_counter()
     for check in chosen(only):
@@ -158,6 +155,14 @@ def verify(
         report.results.append(run(check, target, seed, (expected or {}).get(check.id)))
     report.seconds = time.perf_counter() - began
     return report
+
+
+def check_bounds(target: Target) -> None:
+    """Raises where one that is declared cannot be: it would be reported as a failed requirement, or not at all."""
+    if unknown := [name for name in target.spec.bounds if name not in every()]:
+        raise ValueError(f"bounds: {no_such(unknown[0])}")
+    for check in every().values():
+        check.declared(target.spec.bounds)
 
 
 def chosen(only: Iterable[str] | str | None) -> list[Check]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 FILE = Path(__file__).with_name("spec.md")
 CHINESE = FILE.with_name("spec.zh.md")
-VERSION = "2026-11-16"
+VERSION = "2026-11-19"
 """The date of the text; a test compares it with the first lines of spec.md."""
 MERGED = {"N02": "N01", "N11": "N01", "C06": "N07", "C28": "C05"}
 """Requirements that were given up, since another one sees all that they saw: their ids stay theirs."""

@@ -201,6 +201,11 @@ class Target:
             side = copy.copy(self)
             side.offers = self.offers - names
             found.append(side)
+        # Where queries and keys have functions of their own, what is asked of one alone says nothing of the other.
+        for role in ("rotate_query", "rotate_key") if self.spec.temperature is None else ("rotate_key",):
+            if role in self.offers:
+                given = SimpleNamespace(spec=self.spec, build=self.given.build, rotate=getattr(self.given, role))
+                found.append(Target(given, self.name))
         return found
 
     def takes(self, offer: str, parameter: str) -> bool:
@@ -228,7 +233,8 @@ class Target:
         return positions[..., None].expand(*positions.shape, self.spec.axes)
 
     def rotate(self, built: Any, x: Tensor, positions: Tensor, role: Literal["query", "key"] = "query") -> Tensor:
-        return self.function(f"rotate_{role}", "rotate")(built, x, self.spread(positions))
+        # One that rotates in place, as vLLM's kernel does, is given a tensor of its own.
+        return self.function(f"rotate_{role}", "rotate")(built, x.clone(), self.spread(positions))
 
     def move(self, built: Any, k: Tensor, delta: Tensor) -> Tensor:
         return self.given.move(built, k, self.spread(delta))

@@ -34,6 +34,7 @@ def shown(target: Target, positions: Tensor, errors: Tensor) -> str:
     unit="rad",
     needs=("angles",),
     kinds=KINDS,
+    sides="angles",
 )
 def angle(target: Target, found: Findings) -> None:
     """Whatever the frequencies are: N07 looks at those."""
@@ -51,6 +52,20 @@ def angle(target: Target, found: Findings) -> None:
                 rounded = "the product of position and frequency is rounded" if result.float32 else None
                 result.why = diagnose.collapsed(target, built) or rounded or "angles are not position times frequency"
                 result.reproduce = shown(target, positions[part], errors[part])
+    if spec.length_dependent:
+        return
+    # A step of decoding, for which many kernels have a path of their own. Each of an instance of its own: what earlier
+    # calls do is C08's matter.
+    alone = positions[:: max(len(positions) // 24, 1)]
+    waves = [target.cos_sin(target.build(), p.view(1, 1)) for p in alone]
+    cos, sin = (torch.cat([wave[n][0] for wave in waves]) for n in (0, 1))
+    errors = oracles.own_angle_errors(cos[None], sin[None], alone[None], omegas)[0]
+    single = SINGLE * alone[:, None].double() * diagnose.as_tensor(omegas).abs()
+    for part, bound in ((alone <= 2**36, found.bounds[1]), (alone > 2**36, found.bounds[0])):
+        if part.any():
+            result = found.measure("one token alone", errors[part], bound, alone[part], dim=0, float32=single[part])
+            if not result.holds and not result.float32:
+                result.why = "a token asked for alone is not where it is among others"
 
 
 @check(
@@ -59,6 +74,7 @@ def angle(target: Target, found: Findings) -> None:
     bound={"relative": 1e-6, "angle": 1e-6},
     needs=("angles|frequencies",),
     kinds=KINDS,
+    sides="angles",
 )
 def frequencies(target: Target, found: Findings) -> None:
     spec = target.spec
@@ -107,15 +123,22 @@ def far_off(target: Target, found: Findings, built: object) -> None:
 
 
 @check(
-    "N08", "attention scaling factors (mscale) are right", bound=1e-6, needs=("angles|frequencies",), kinds=("rope",)
+    "N08",
+    "attention scaling factors (mscale) are right",
+    bound=1e-6,
+    needs=("angles|frequencies",),
+    kinds=KINDS,
+    sides="angles",
 )
 def gain(target: Target, found: Findings) -> None:
     spec = target.spec
-    rotary, logit = oracles.gains(spec)
+    rotary, logit = oracles.gains(spec) if spec.kind == "rope" else (1.0, 1.0)
     if target.has("angles"):
         positions = torch.tensor(below(spec, [1, 7, 4095, 131_071]))
         cos, sin = target.cos_sin(target.build(), settled(spec, positions[None]))
         size = torch.hypot(cos.double(), sin.double())[0, : len(positions)]
+        if "cos_sin" not in target.offers and float(size.amax() - size.amin()) > 1e-4:
+            raise NotApplicable("its rotation has no one gain: see N05")
         result = found.measure("gain on cos and sin", (size / rotary - 1).abs(), found.bound, positions, dim=0)
         if not result.holds:
             result.why = said(float(size.flatten()[0]), rotary)
@@ -200,8 +223,12 @@ def heat(target: Target, found: Findings) -> None:
         rows = torch.stack([positions, positions.flip(0)])
         for name, where in (("a row forwards, a row backwards", rows), ("one token of each row", positions[:, None])):
             x = found.normal(len(where), spec.heads, where.shape[1], spec.head_width)
-            q, k = (target.rotate(built, x, where, role).double().norm(dim=-1) for role in ("query", "key"))
+            turned, kept = (target.rotate(built, x, where, role).double() for role in ("query", "key"))
+            q, k = turned.norm(dim=-1), kept.norm(dim=-1)
             got = (q / k).mean(1)
+            apart = (turned / q[..., None] - kept / k[..., None]).norm(dim=-1)
+            said = "queries are turned otherwise than keys, besides the temperature"
+            found.measure(f"directions, {name}", apart, found.bound, where[:, None].expand_as(apart), why=said)
             want = oracles.temperature(where, spec)
             result = found.measure(f"{name}, {L} positions", (got / want - 1).abs(), found.bound, where)
             if not result.holds:

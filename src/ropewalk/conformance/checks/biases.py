@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ropewalk.conformance import oracles
 from ropewalk.conformance.checks import check
@@ -100,6 +100,11 @@ def heads(target: Target, found: Findings) -> None:
         whole = target.rotate(built, x, positions[None])
         part = target.rotate(built, x[:, first:].contiguous(), positions[None])
         found.compare("rotate", part, whole[:, first:], found.bound, dim=2, scale=x.abs().amax(), why=why)
+        if spec.kind == "rope":
+            alike = target.rotate(built, x[:, :1].expand_as(x).contiguous(), positions[None])
+            one = alike[:, :1].expand_as(alike)
+            said = "some heads are rotated otherwise than the first"
+            found.compare("every head the same", alike, one, found.bound, dim=1, scale=x.abs().amax(), why=said)
 
 
 @check(
@@ -139,11 +144,18 @@ def slope_cause(got: Tensor, want: Tensor, count: int) -> str:
 
 @check("C24", "ALiBi's sign and scale order", bound=1e-3, unit="on scores", needs=("bias|attend",), kinds=("alibi",))
 def alibi_order(target: Target, found: Findings) -> None:
+    near, far = (start_near(target.spec, at, 1) for at in (40, 131_071))
+    ordered(target, found, near)
+    # Far out a narrow bias is rounded, which is no matter of its sign; `attend` is compared with it as it is.
+    if far != near and target.has("attend"):
+        ordered(target, found, far, signs=False)
+
+
+def ordered(target: Target, found: Findings, at: int, *, signs: bool = True) -> None:
     spec, built = target.spec, target.build()
-    at = start_near(spec, 40, 1)
     keys = within(spec, at, torch.tensor(sorted({at, at - 1, at - 2, at - 5, at - 11, max(at - 30, 0)})))
     where = torch.tensor([at])
-    if target.has("bias"):
+    if target.has("bias") and signs:
         bias = anchored(target, built, twice(at), keys, 0)[:, 0]
         rises = bool((bias.diff(dim=-1) > 0).all()) and bool((bias <= 0).all())
         found.require("nearer keys are favoured", rises, "the bias does not fall with distance: its sign is wrong")
@@ -177,6 +189,7 @@ def t5_buckets(target: Target, found: Findings) -> None:
             if not result.holds:
                 result.reproduce = f"target.buckets(torch.tensor([-{result.first_position}]), {two_way})"
     if target.has("bias"):
+        by_table(target, found)
         reach = 4 * spec.farthest
         middle = start_near(spec, 3 * reach, reach)
         reach = min(reach, middle)
@@ -184,6 +197,26 @@ def t5_buckets(target: Target, found: Findings) -> None:
         in_buckets(target, found, target.build(), middle, torch.tensor(below(spec, keys.tolist())))
         for at in below(spec, FAR):
             in_buckets(target, found, target.build(), at, torch.tensor(sorted(at - d for d in DISTANCES if d <= at)))
+
+
+def by_table(target: Target, found: Findings) -> None:
+    """Which row of its table each distance reads: a bias alone does not tell buckets that changed places."""
+    spec, built = target.spec, target.build()
+    sizes = {(spec.buckets, spec.heads), (spec.heads, spec.buckets)}
+    tables = [p for p in built.parameters() if tuple(p.shape) in sizes] if isinstance(built, nn.Module) else []
+    if len(tables) != 1 or spec.buckets == spec.heads:
+        found.note("its table is not known: buckets that changed places are not seen")
+        return
+    table = tables[0] if tables[0].shape[0] == spec.buckets else tables[0].T
+    table.data.copy_(torch.arange(spec.buckets)[:, None].expand_as(table))
+    middle = start_near(spec, 2 * spec.farthest, 2 * spec.farthest)
+    ahead = torch.arange(-min(2 * spec.farthest, middle), 2 * spec.farthest if spec.bidirectional else 1)
+    got = target.bias(built, twice(middle), middle + ahead)[:, 0].double()
+    # Up to one factor, that of implementations that scale their bias.
+    got = got / got.abs().amax().clamp(min=1e-30)
+    want = oracles.buckets_of(ahead, spec).double()
+    want = (want / want.amax()).expand_as(got)
+    found.compare("the row of its table", got, want, 1e-6, ahead.abs(), dim=1, why="a distance reads another row")
 
 
 @check("C26", "decoding uses the right row of the bias", bound=2.4e-7, needs=("bias",))

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ropewalk.conformance import diagnose
 from ropewalk.conformance.checks import check
 from ropewalk.conformance.checks.angles import read, rope_parameters
 from ropewalk.conformance.findings import Findings, NotApplicable
@@ -29,6 +28,7 @@ def identity(target: Target, found: Findings) -> None:
     common = rope_parameters(plain)
     # Its own rope type must do; of the others, those it knows.
     own = spec.scaling.kind if spec.scaling is not None else None
+    own_plain = read(target, common)[0]  # what they are is N07's matter
     for kind, keys in FACTOR_ONE.items():
         config = {**common, "rope_type": kind, "factor": 1.0, "max_position_embeddings": 4096, **keys}
         try:
@@ -38,7 +38,7 @@ def identity(target: Target, found: Findings) -> None:
                 raise
             found.note(f"{kind} is not read: {type(error).__name__}")
             continue
-        errors = diagnose.frequency_errors(frequencies, 2**40, plain)
+        errors = (frequencies - own_plain).abs() / own_plain.abs().clamp(min=2.0**-40)
         why = f"{kind} with factor 1 is not plain RoPE"
         reproduce = f"target.frequencies({config!r})"
         found.measure(f"frequencies, {kind}", errors, found.bound, why=why, reproduce=reproduce)

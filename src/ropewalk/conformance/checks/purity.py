@@ -113,7 +113,7 @@ def mates(target: Target, found: Findings) -> None:
 def shapes(target: Target, found: Findings) -> None:
     spec = target.spec
     B, L = 3, 6
-    starts = [start_near(spec, start, L) for start in (5, 300, 2_000)]
+    starts = [start_near(spec, start, L) for start in (5, 300, 131_000)]
     x = found.normal(B, spec.heads, L, spec.head_width)
     rows = torch.stack([torch.arange(start, start + L) for start in starts])
     each = torch.cat([target.rotate(target.build(), x[b : b + 1], rows[b : b + 1]) for b in range(B)])
@@ -237,7 +237,10 @@ def past_the_end(target: Target, found: Findings) -> None:
         shown = target.line(f"torch.tensor([[{spec.longest}]])")
         found.measure("angles past the end", errors, bound, beyond, dim=1, why=why, reproduce=shown)
     elif spec.kind == "alibi" and target.has("bias"):
-        want = oracles.alibi(spec.heads, beyond[0], beyond[0]).movedim(0, -1)[None]
+        # Its own slopes, read off the first two positions: C23 looks at those.
+        near = target.bias(target.build(), torch.tensor([1, 1]), torch.tensor([0, 1])).double()[:, 0]
+        away = (beyond[0][:, None] - beyond[0][None]).abs().double()
+        want = ((near[:, 0] - near[:, 1])[:, None, None] * away).movedim(0, -1)[None]
         own = got.diagonal(dim1=1, dim2=2).movedim(-1, 1)[:, :, None]
         seen = (beyond[0][None] <= beyond[0][:, None])[None, ..., None]
         found.compare("bias past the end", (got - own) * seen, want * seen, found.bound, beyond, why=why)

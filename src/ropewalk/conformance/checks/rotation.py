@@ -60,7 +60,14 @@ def layout(target: Target, found: Findings) -> None:
     )
 
 
-@check("C02", "features that do not turn are left untouched", bound=0.0, needs=("rotation",), kinds=("rope",))
+@check(
+    "C02",
+    "features that do not turn are left untouched",
+    bound=0.0,
+    needs=("rotation",),
+    kinds=("rope",),
+    sides="rotation",
+)
 def partial(target: Target, found: Findings) -> None:
     spec = target.spec
     if spec.rotary == spec.head_width:
