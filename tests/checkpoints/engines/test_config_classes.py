@@ -28,6 +28,10 @@ CASES: dict[str, dict[str, Any]] = {
     "olmo 3, truncate": {"model_type": "olmo3", "rope_theta": 5e5, "rope_scaling": {**YARN_NOW, "truncate": False}},
     "modernbert, type": {"model_type": "modernbert", "rope_scaling": LINEAR, "pad_token_id": 0},
     "phi 3, no trained length": {**LONGROPE, "rope_theta": 1e4, "rope_scaling": {"type": "longrope", **LISTS}},
+    "phi 3, null for the trained length": {
+        **LONGROPE, "rope_theta": 1e4,
+        "rope_scaling": {"type": "longrope", **LISTS, "original_max_position_embeddings": None},
+    },
     "gpt-oss, null": {"model_type": "gpt_oss", "head_dim": 64, "rope_parameters": None, "rope_theta": 150_000.0},
     "minimax m3, part of a head by default": {"model_type": "minimax_m3_vl_text", "head_dim": 128, "rope_theta": 1e4},
     "dbrx, theta at the top": {"model_type": "dbrx", "n_layers": 6, "d_model": 256, "n_heads": 4, "rope_theta": 5e5,

@@ -54,6 +54,17 @@ def test_mlx_does_not_load_where_its_file_has_no_default() -> None:
     assert not of("mlx", three).disagrees
 
 
+def test_mlx_has_a_share_of_its_own_where_phi_states_none() -> None:
+    config = {**LLAMA, "model_type": "phi", "architectures": ["PhiForCausalLM"], "hidden_size": 320}
+    found = of("mlx", config)
+    assert found.layers[0].frequencies == pytest.approx(plain(10_000.0, int(0.4 * 80)), rel=1e-12)
+    assert noted(found, "rotates 32 features of a head instead of 40")
+    assert not of("mlx", {**config, "partial_rotary_factor": 0.5}).disagrees
+    # Where a default is the same as transformers', there is nothing to say.
+    nemotron = {**config, "model_type": "nemotron", "architectures": ["NemotronForCausalLM"]}
+    assert not of("mlx", nemotron).disagrees
+
+
 def test_mlx_yarn_has_neither_attention_factor_nor_truncate() -> None:
     found = of("mlx", llama(rope_scaling={**YARN, "attention_factor": 1.0, "truncate": False}))
     assert found.layers[0].rotary_gain == pytest.approx(g(4.0))

@@ -61,9 +61,7 @@ def read(resolved: Resolved) -> Reading:
         ):
             draft.layers.append(_default_theta(subject, theta, draft))
         elif isinstance(scaling, YaRN):
-            draft.layers.append(
-                yarn(facts, subject, scaling, draft, nested_truncate=facts.nested or facts.row.rotates_by_type)
-            )
+            draft.layers.append(yarn(facts, subject, scaling, draft, nested_truncate=facts.row.rotates_by_type))
         elif isinstance(scaling, LongRoPE):
             switch = PER_CALL if scaling.switches else switch
             draft.layers.append(longrope(facts, subject, scaling, draft))

@@ -183,20 +183,33 @@ def _complete(keys: Keys, known: Architecture, kind: str, part: Mapping[str, Any
     for field_, key in (("rope_theta", known.theta_key), ("partial_rotary_factor", known.fraction_key)):
         if key not in (None, field_) and kind == FULL and values.get(field_) and field_ != known.local_theta_key:
             _top(keys, values, sources, field_, field_)
-    within = values.get("original_max_position_embeddings")
-    if within is None and known.rotates_by_type and _scaled(keys, values):
-        if keys.stated("original_max_position_embeddings") is not None:
+    _trained(keys, known, values, sources, field)
+    return Spelled(values, sources, field)
+
+
+def _trained(keys: Keys, known: Architecture, values: dict[str, Any], sources: dict[str, str], field: str) -> None:
+    """The trained length, within the object or at the top of the config."""
+    key = "original_max_position_embeddings"
+    within, usual = values.get(key), keys.defaults.get(key)
+    if within is None and not _scaled(keys, values):
+        keys.integer(key, most=LARGEST_LENGTH)
+    elif within is None and known.rotates_by_type:
+        if keys.stated(key) is not None:
             raise keys.bad(
-                "original_max_position_embeddings",
+                key,
                 f"stands at the top, and the code of {keys.owner} takes max_position_embeddings unless the parameters "
                 "of the layer type have it",
                 f"write it in {field}",
             )
-    elif within is not None or _scaled(keys, values):
-        _top(keys, values, sources, "original_max_position_embeddings", "original_max_position_embeddings")
+    elif key not in keys.data and usual is not None and within not in (None, usual):
+        raise keys.bad(
+            key,
+            f"is {shown(within)} at {sources[key]}, and the config class of {keys.owner} takes {shown(usual)} unless "
+            "it stands at the top",
+            "write it at the top, too",
+        )
     else:
-        keys.integer("original_max_position_embeddings", most=LARGEST_LENGTH)
-    return Spelled(values, sources, field)
+        _top(keys, values, sources, key, key)
 
 
 def place_of(keys: Keys, field: str) -> str:
@@ -220,15 +233,6 @@ def _top(keys: Keys, values: dict[str, Any], sources: dict[str, str], field: str
     if key is None:
         return
     outside = keys.stated(key)
-    if key == "original_max_position_embeddings" and key not in keys.data:
-        usual = keys.defaults.get(key)
-        if usual is not None and values.get(field, usual) != usual:
-            raise keys.bad(
-                key,
-                f"is {shown(values[field])} at {sources[field]}, and the config class of {keys.owner} takes "
-                f"{shown(usual)} unless it stands at the top",
-                "write it at the top, too",
-            )
     if values.get(field) is None:
         value = keys.raw(key)
         if value is not None:
