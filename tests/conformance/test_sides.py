@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,6 +52,14 @@ def upside_down(built: Any, q_at: Tensor, k_at: Tensor) -> Tensor:
     return small("t5").bias(turned, q_at, k_at)
 
 
+def attended(
+    scale: float, times: float, built: Any, q: Tensor, k: Tensor, v: Tensor, q_at: Tensor, k_at: Tensor
+) -> Tensor:
+    bias = small("t5").bias(built, q_at[0], k_at[0])
+    scores = scale * q @ k.transpose(-1, -2) + times * bias
+    return scores.masked_fill(k_at[0] > q_at[0, :, None], -torch.inf).softmax(-1) @ v
+
+
 def counts_itself(built: Any, ids: Tensor, positions: Any = None, cache: Any = None) -> Any:
     return small().forward(built, ids, None, cache)
 
@@ -83,6 +92,11 @@ WRONG: dict[str, tuple[str, Callable[[], Any]]] = {
     "a token alone": ("N01", lambda: Twisted(small(), without=("attend", "forward"), rotate=alone_within_a_table)),
     "a batch": ("C10", lambda: Twisted(small(), without=("attend", "forward"), rotate=batches_in_half)),
     "buckets upside down": ("C25", lambda: Twisted(small("t5"), bias=upside_down)),
+    "a bias divided with the scores": (
+        "C25",
+        lambda: Twisted(small("t5"), attend=partial(attended, 0.25, 0.25)),
+    ),
+    "a bias left out of attention": ("C25", lambda: Twisted(small("t5"), attend=partial(attended, 1.0, 0.0))),
     "a model that counts": (
         "C14",
         lambda: Twisted(small(), without=("rotate", "cos_sin", "attend", "frequencies"), forward=counts_itself),
@@ -103,6 +117,22 @@ def test_a_table_that_is_clamped_is_called_that() -> None:
     assert report["N01"].status == "failed"
     assert (report["N01"].first_position or 0) > 4_095
     assert "rounded" not in str(report["N01"].why)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_scores_of_t5_are_divided_or_not(scale: float) -> None:
+    assert verify(Twisted(small("t5"), attend=partial(attended, scale, 1.0)), only="C25")["C25"].status == "passed"
+
+
+def test_a_table_of_zeros_is_not_taken_for_positions_that_are_ignored() -> None:
+    def build(**given: Any) -> Any:
+        built = small("t5").build(**given)
+        torch.nn.init.zeros_(built.encoding.weight)
+        return built
+
+    report = verify(Twisted(small("t5"), build=build), only="C14")
+    assert report["C14"].status == "not applicable"
+    assert "random weights" in report["C14"].why
 
 
 def in_place(built: Any, x: Tensor, at: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ from ropewalk.conformance.checks import check
 from ropewalk.conformance.checks.scores import anchored, differences, seen_scores, within
 from ropewalk.conformance.findings import Findings, NotApplicable
 from ropewalk.conformance.places import SINGLE, below, start_near
-from ropewalk.conformance.target import Target
+from ropewalk.conformance.target import Spec, Target
 
 FAR = (255, 4_095, 131_071, 2**24 + 4_099, 2**31 + 7)
 """Queries whose bias is looked at."""
+FLAT = "its table holds the same number for every bucket; build it with random weights"
 DISTANCES = (0, 1, 2, 3, 15, 16, 17, 127, 128, 129, 255, 256, 257, 1000, 2049, 4095, 65_537, 1_000_003, 2**24 - 1)
 
 
@@ -64,7 +65,7 @@ def in_buckets(target: Target, found: Findings, built: Any, at: int, keys: Tenso
     table = target.bias(built, twice(middle), middle + one)[:, 0].double()
     columns = {bucket: table[:, n] for n, bucket in enumerate(known)}
     if (table == table[:, :1]).all():
-        raise NotApplicable("its table holds the same number for every bucket; build it with random weights")
+        raise NotApplicable(FLAT)
     alike = [(a, b) for a in columns for b in columns if a < b and torch.equal(columns[a], columns[b])]
     if alike:
         a, b = (known[bucket] for bucket in alike[0])
@@ -197,13 +198,45 @@ def t5_buckets(target: Target, found: Findings) -> None:
         in_buckets(target, found, target.build(), middle, torch.tensor(below(spec, keys.tolist())))
         for at in below(spec, FAR):
             in_buckets(target, found, target.build(), at, torch.tensor(sorted(at - d for d in DISTANCES if d <= at)))
+        if target.has("attend"):
+            for at in dict.fromkeys(start_near(spec, at, 1) for at in (300, 131_071)):
+                in_attention(target, found, at)
+
+
+def in_attention(target: Target, found: Findings, at: int) -> None:
+    """Its own bias in the scores that `attend` sees, which T5 does not divide by sqrt(K) and others do."""
+    spec, built = target.spec, target.build()
+    K = spec.head_width
+    behind = torch.tensor([0, 1, 2, 5, 9, 17, 40, 200][: max(K, 2)])
+    keys = within(spec, at, (at - behind).clamp(min=0).unique())
+    q, k = (found.normal(1, spec.heads, len(keys), K, more=more) / K**0.25 for more in range(2))
+    scores = q[:, :, -1:].double() @ k.double().transpose(-1, -2)
+    bias = target.bias(built, twice(at), keys)[:, :1].double()
+    got = differences(seen_scores(target, built, q, k, keys)[:, :, -1:])
+    wanted = [differences(scores * scale + bias) for scale in (1.0, 1 / math.sqrt(K))]
+    apart = min(
+        (torch.where(want > -12, (got - want).abs(), 0.0) for want in wanted), key=lambda one: float(one.amax())
+    )
+    why = "the bias of attend is another than its own, or is scaled with q.k"
+    found.measure(f"q.k + bias of the query at {at:,}", apart, 1e-3, at - keys, dim=1, why=why)
+
+
+def bucket_tables(spec: Spec, built: nn.Module) -> list[nn.Parameter]:
+    """One of them is T5's; where there are several it is not known which."""
+    sizes = {(spec.buckets, spec.heads), (spec.heads, spec.buckets)}
+    return [parameter for parameter in built.parameters() if tuple(parameter.shape) in sizes]
+
+
+def flat(spec: Spec, built: object) -> bool:
+    """Whether T5's table gives every distance the same number, as one that is filled with zeros does."""
+    tables = bucket_tables(spec, built) if spec.kind == "t5" and isinstance(built, nn.Module) else []
+    return bool(tables) and all(bool((table == table.flatten()[0]).all()) for table in tables)
 
 
 def by_table(target: Target, found: Findings) -> None:
     """Which row of its table each distance reads: a bias alone does not tell buckets that changed places."""
     spec, built = target.spec, target.build()
-    sizes = {(spec.buckets, spec.heads), (spec.heads, spec.buckets)}
-    tables = [p for p in built.parameters() if tuple(p.shape) in sizes] if isinstance(built, nn.Module) else []
+    tables = bucket_tables(spec, built) if isinstance(built, nn.Module) else []
     if len(tables) != 1 or spec.buckets == spec.heads:
         found.note("its table is not known: buckets that changed places are not seen")
         return

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from ropewalk.conformance.checks import check
+from ropewalk.conformance.checks.biases import bucket_tables
 from ropewalk.conformance.findings import Findings, NotApplicable
 from ropewalk.conformance.places import below, settled, start_near
 from ropewalk.conformance.target import Target
@@ -54,8 +55,7 @@ def of_table(target: Target, found: Findings) -> None:
     spec, built = target.spec, target.build()
     if not isinstance(built, nn.Module):
         raise NotApplicable("what it builds is no nn.Module, so that its table is not known")
-    sizes = {(spec.buckets, spec.heads), (spec.heads, spec.buckets)}
-    tables = [parameter for parameter in built.parameters() if tuple(parameter.shape) in sizes]
+    tables = bucket_tables(spec, built)
     if len(tables) != 1:
         raise NotApplicable(f"it has {len(tables)} parameters of shape (buckets, H); one was looked for")
     start = start_near(spec, 300, 40)
