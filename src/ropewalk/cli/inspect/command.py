@@ -110,14 +110,13 @@ def inspect(
     if many is not None:
         alone = {"PATH": path, "--to": to, "--against": against, "--layers": layers, "--html": html,
                  "--allow-kind": allow_kind}  # fmt: skip
-        _refuse(
-            [name for name, value in alone.items() if value], "--many reads many checkpoints, and %s {} only for one"
-        )
+        given = [name for name, value in alone.items() if value]
+        _refuse(given, "only for one", "--many reads many checkpoints, and ")
         if out is None:
             raise typer.BadParameter("--many needs a folder to keep the census in; add --out DIR")
     else:
         census = {"--out": out, "--rate": rate, "--workers": workers, "--on": on}
-        _refuse([name for name, value in census.items() if value is not None], "%s {} only for a census (--many)")
+        _refuse([name for name, value in census.items() if value is not None], "only for a census (--many)")
         if path is None:
             raise typer.BadParameter("name a checkpoint, or take a census of many with --many", param_hint="'PATH'")
     from ropewalk.checkpoints.inspect.report import counted_engines
@@ -141,9 +140,7 @@ def inspect(
     assert path is not None
     if against is not None:
         single = {"--to": to, "--engines": engines, "--html": html}
-        _refuse(
-            [name for name, value in single.items() if value is not None], "%s {} for one checkpoint, not --against"
-        )
+        _refuse([name for name, value in single.items() if value is not None], "for one checkpoint, not --against")
     can_be_written(html, "--html", "inspect.html")
     report = inspected(path, to=to, against=against, engines=counted, kinds=allow_kind or ())
     if html is not None:
@@ -163,11 +160,10 @@ def inspect(
         raise typer.Exit(WRONG)
 
 
-def _refuse(given: list[str], why: str) -> None:
-    several = len(given) > 1
+def _refuse(given: list[str], why: str, before: str = "") -> None:
     if given:
-        said = (why % " and ".join(given)).format("are" if several else "is")
-        raise typer.BadParameter(f"{said}; leave {'them' if several else 'it'} out")
+        verb, them = ("are", "them") if len(given) > 1 else ("is", "it")
+        raise typer.BadParameter(f"{before}{' and '.join(given)} {verb} {why}; leave {them} out")
 
 
 def _show(report: Report, layers: bool) -> None:

@@ -64,12 +64,6 @@ function biasInPython(of, state, head) {
   ];
 }
 
-function saidOf(of, rule) {
-  if (rule.bucketed) return "t5";
-  if (KERPLE.includes(of.kind)) return "kerple";
-  return of.kind === "fire" ? "fire" : "score";
-}
-
 function biasFacts(state) {
   const of = biasSubject(state);
   const rule = biasRule(of, state);
@@ -81,8 +75,9 @@ function biasFacts(state) {
   const { query, key } = state;
   const here = rule.value(query, key) + 0;
   const shown = rule.bucketed ? String(here) : fixed(here, 10);
+  const what = rule.bucketed ? "t5" : of.kind === "fire" ? "fire" : "score";
   const numbers = [
-    { label: [`bias_value_${rule.bucketed ? "t5" : of.kind === "fire" ? "fire" : "score"}`, { i: query, j: key }], value: shown,
+    { label: [`bias_value_${what}`, { i: query, j: key }], value: shown,
       python: biasInPython(of, state, rule.head).join("\n") },
   ];
   if (of.kind === "alibi") {
@@ -95,7 +90,7 @@ function biasFacts(state) {
     hidden: !visible(query, key),
     numbers,
     sentence: [
-      visible(query, key) ? `bias_said_${saidOf(of, rule)}` : "bias_said_hidden",
+      visible(query, key) ? `bias_said_${KERPLE.includes(of.kind) ? "kerple" : what}` : "bias_said_hidden",
       { i: query, j: key, apart: Math.abs(query - key), value: rule.bucketed ? shown : fixed(here, 4), name: of.kind, head: rule.head },
     ],
     columns: [["key", {}], ["distance", {}], [rule.bucketed ? "bucket" : of.kind === "fire" ? "share" : "bias_column", {}]],
