@@ -65,3 +65,47 @@ def test_the_index_has_every_question(language: str) -> None:
     assert {name: title for title, name in listed.items()} == {
         page: read(language, page).partition("\n")[0].removeprefix("# ") for page in PAGES
     }
+
+
+@pytest.mark.parametrize("language", LONGEST)
+def test_the_position_ids_of_a_padded_batch(language: str) -> None:
+    """The expression for transformers, where a learned table has no row -1."""
+    import torch
+
+    import ropewalk as rw
+
+    mask = torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
+    said = re.search(r"`position_ids = ([^`]+)`", read(language, "left-padding"))
+    assert said is not None
+    ids = eval(said[1], {"attention_mask": mask})  # noqa: S307, it is ours
+    assert torch.equal(ids, rw.positions.masked(mask).index)
+
+
+TYPES = {
+    "Llama": "llama", "Mistral": "llama", "Granite": "granite", "Qwen": "qwen2", "Gemma": "gemma", "Phi": "phi3",
+    "GPT-NeoX": "gpt_neox", "GPT-J": "gptj", "GLM-4": "glm4", "GLM-4.5": "glm4_moe", "Cohere": "cohere",
+    "DeepSeek-V3": "deepseek_v3",
+}  # fmt: skip
+"""A GGUF file of Mistral is one of Llama's."""
+
+
+@pytest.mark.parametrize("language", LONGEST)
+@pytest.mark.parametrize(
+    ("page", "mark", "count"), [("half-or-pairs", "GPT-NeoX", 9), ("permute-q-and-k", "Granite", 6)]
+)
+def test_the_layouts_that_are_named(page: str, mark: str, count: int, language: str) -> None:
+    """Of weights on Hugging Face, and of the GGUF files made from them: the names stand before their layout."""
+    from ropewalk.checkpoints.architectures.table import find
+
+    bullet = next(each for each in re.split(r"^- ", read(language, page), flags=re.MULTILINE) if mark in each)
+    said = re.split(r"`(half|pairs)`", bullet)
+    found = 0
+    for before, layout in zip(said[::2], said[1::2], strict=False):
+        for name in re.findall(r"[A-Z][A-Za-z]+(?:-[A-Za-z\d.]*[A-Za-z\d])?", before):
+            row = find(TYPES[name]) if name in TYPES else None
+            if row is None:
+                continue
+            stored = row.layout if mark != "Granite" or row.gguf is None else row.gguf.layout or row.layout
+            assert stored == layout, name
+            found += 1
+    assert found == count

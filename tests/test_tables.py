@@ -128,3 +128,13 @@ def test_libraries_are_named_with_the_versions_that_were_run(language: str) -> N
     for library in ("x-transformers", "transformers", "torchtitan", "litgpt"):
         assert f"| {library} {run[library]} |" in page
     assert f"| **ropewalk** {run['ropewalk']} |" in page
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_longest_text_is_that_of_the_campaigns(language: str) -> None:
+    page = (ROOT / "docs" / language / "tables" / "limits.md").read_text(encoding="utf-8")
+    files = (ROOT / "campaigns" / "results").glob("extend-*.json")
+    longest = max(files, key=lambda file: json.loads(file.read_text(encoding="utf-8"))["result"]["to"])
+    row = next(line for line in page.splitlines() if f"`campaigns/results/{longest.name}`" in line)
+    assert f"| {result(longest.stem)['result']['to']:,} " in row
+    assert f"x{result(longest.stem)['result']['to'] // result(longest.stem)['result']['trained']}" in row
