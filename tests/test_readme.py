@@ -107,8 +107,14 @@ def test_what_is_said_of_exactness_was_measured() -> None:
     in_float32 = {name: cell for name, cell in cells.items() if "float32" in name}
     assert {name.split(",")[0] for name in in_float32} == {"smollm2", "tinyllama"}
     assert all(abs(cell["float32 from 0"]["added"]) < 1e-5 for cell in in_float32.values())
-    assert {round(cell["angles from 0"]["added"]) for cell in cells.values() if "angles from 0" in cell} == {1, 2}
+    for model, figure in (("smollm2", "1.0"), ("tinyllama", "1.4")):
+        cast = in_float32[f"{model}, 2,048 tokens, as it is, float32"]["angles from 0"]
+        assert cast["added"] > cast["within"], "an interval with 0 in it is no figure for a README"
+        assert f"{cast['added']:.1f}" == figure
+        assert all(f"{figure} " in text for text in (ENGLISH, CHINESE))
     far = in_float32["smollm2, 2,048 tokens, as it is, float32"]
     assert abs(far["float32 from 1,000,000"]["added"]) < 1e-3
-    assert far["float32 from 100,000,000"]["added"] > 1
+    assert f"{far['float32 from 100,000,000']['added']:.1f}" == "1.5"
+    assert "SmolLM2-135M 1.5 nats" in ENGLISH
+    assert "SmolLM2-135M 每个词元的损失增加 1.5 nats" in CHINESE
     assert abs(far["exact from 100,000,000"]["added"]) < 1e-6
