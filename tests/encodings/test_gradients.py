@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ropewalk import positions
 from ropewalk.attention import Rule, Score, attend
-from ropewalk.encodings import Encoding
+from ropewalk.encodings import Encoding, build
 from tests.closeness import assert_close
 from tests.encodings.rows import HEAD_WIDTH, HEADS, KEY_HEADS, LIMIT, ROWS, Row
 
@@ -100,3 +100,23 @@ def test_tiles_give_the_dense_gradient(row: Row, monkeypatch: pytest.MonkeyPatch
         found[backend] = [out.detach(), *grads]
     for number, (want, got) in enumerate(zip(found["eager"], found["tiled"], strict=True)):
         assert_close(f"{row} {number}", want, got, 5e-6 * max(1.0, want.abs().max().item()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "sdpa", "tiled"])
+def test_buckets_in_bfloat16_learn_from_every_score(backend: str) -> None:
+    """torch's CPU kernel adds a bucket's gradients one by one in bfloat16, and rounds most of the last ones away."""
+    torch.manual_seed(0)
+    half, exact = (build("t5", heads=2).to(dtype) for dtype in (torch.bfloat16, torch.float64))
+    exact.load_state_dict(half.state_dict())
+    q, k, v = torch.randn(3, 2, 2, 384, 8).bfloat16()
+    weigh = torch.randn_like(v) + (v > 0)
+
+    def learned(t5: Encoding, backend: str) -> Tensor:
+        (weight,) = t5.parameters()
+        given = (x.to(weight.dtype) for x in (q, k, v))
+        out = attend(*given, Score(t5.at(positions.plain(384)), Rule()), backend=backend, strict=True)
+        (gradient,) = torch.autograd.grad(out, [weight], weigh.to(out.dtype))
+        return gradient
+
+    want = learned(exact, "eager")
+    assert_close("gradient", want, learned(half, backend).double(), 0.02 * float(want.abs().max()))

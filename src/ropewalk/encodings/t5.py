@@ -62,7 +62,8 @@ class T5(Encoding):
         nn.init.normal_(self.weight, std=self.heads**-0.5)
 
     def forward(self, at: Positions) -> Tensor:  # (buckets, H)
-        return self.weight
+        # A bucket gathers the gradients of thousands of scores, most of which a sum in bfloat16 would round away.
+        return self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
 
     def bias(self, table: Tensor, head: Tensor, q_index: Tensor, k_index: Tensor) -> Tensor:
         bucket = self.bucket(k_index - q_index, one_by_one=head.ndim == 0)
