@@ -39,6 +39,13 @@ def test_the_first_position_that_a_temperature_changes(form: str, first: int) ->
     assert (table.flatten() > 1).nonzero()[0].item() == first
 
 
+@pytest.mark.parametrize("form", ["log-n", "llama4", "ministral"])
+def test_before_the_first_position_a_temperature_changes_nothing(form: str) -> None:
+    """As below the trained length; the logarithms would be NaN and -inf. Padding may be numbered so."""
+    table = encodings.build({"kind": "temperature", "form": form, "trained": 8})(positions.explicit([-20, -9, -8, -1]))
+    assert table.flatten().tolist() == [1.0] * 4
+
+
 def test_a_share_of_the_limit_needs_one_limit() -> None:
     """Keys numbered by another limit than the queries would be another share of it."""
     places = positions.plain(4, limit=8), positions.plain(4, limit=16)

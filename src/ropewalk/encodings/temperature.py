@@ -5,7 +5,8 @@
     ministral  q_m * (1 + s ln(1 + floor(m / T)))
 
 A whole layer's positions can be this and nothing else; `chain` joins it to a rotation. The two floor forms differ at
-one position in T, which is where engines that mix them up drift apart.
+one position in T, which is where engines that mix them up drift apart. The papers number from 0; before that, as below
+T, nothing changes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Temperature(Encoding):
     claims = Claims(keeps_norm=False)
 
     def forward(self, at: Positions) -> Tensor:  # (B, 1, L, 1)
-        m, T = at.index, self.config.trained
+        # The index of padding may be negative: a NaN there would be in every gradient.
+        m, T = at.index.clamp(min=0), self.config.trained
         if self.config.form == "log-n":
             factor = ((m + 1).to(widest(m.device)).log() / math.log(T)).clamp(min=1)
         else:
