@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -39,6 +41,20 @@ def test_packed() -> None:
     assert at.index.tolist() == [[0, 1, 0, 1, 2, 0], [0, 1, 2, 3, 0, 0]]
     assert at.segment.tolist() == [[0, 0, 1, 1, 1, PAD], [0, 0, 0, 0, PAD, PAD]]
     assert at.limit == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [positions.plain, lambda n, limit=None: positions.padded([n], limit=limit)],
+    ids=["plain", "padded"],
+)
+def test_no_tokens_have_a_limit_too(make: Any) -> None:
+    """Of which a scaling that depends on the length makes frequencies, and 0 is no length."""
+    dynamic = build({"kind": "rope", "scaling": {"kind": "dynamic", "factor": 2, "trained": 8}}, head_width=4)
+    assert dynamic.at(make(0)).rotate(torch.zeros(1, 1, 0, 4), "query").shape == (1, 1, 0, 4)
+    for length in (0, 3):
+        with pytest.raises(ValueError, match="limit 0 must lie between"):
+            make(length, limit=0)
 
 
 def test_grid_is_row_major() -> None:

@@ -172,7 +172,7 @@ def plain(
     length: int, *, batch: int = 1, start: int = 0, limit: int | None = None, device: torch.device | str | None = None
 ) -> Positions:
     """`length` tokens from position `start`, the same in every row."""
-    limit = check_limit(limit or start + length, start + length)
+    limit = _limit(limit, start + length)
     with _counting_writes():
         index = torch.arange(start, start + length, device=device).expand(batch, length)
         return Positions(index, index, torch.zeros_like(index), limit).know(plain=True)
@@ -197,7 +197,7 @@ def padded(
     index = torch.arange(width, device=device)[None] - (width - count if side == "left" else 0)
     segment = torch.where((index >= 0) & (index < count), 0, PAD)
     index = torch.where(segment == PAD, 0, index)
-    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+    return Positions(index, index, segment, _limit(limit, longest))
 
 
 def masked(attention_mask: Tensor, *, limit: int | None = None) -> Positions:
@@ -212,7 +212,7 @@ def masked(attention_mask: Tensor, *, limit: int | None = None) -> Positions:
     index = torch.where(token, token.cumsum(dim=1) - 1, 0)
     segment = torch.where(token, 0, PAD)
     longest = attention_mask.shape[1]
-    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+    return Positions(index, index, segment, _limit(limit, longest))
 
 
 def packed(
@@ -243,14 +243,14 @@ def packed(
             start += length
     longest = max((length for row in documents for length in row), default=0)
     index, segment = index.to(device), segment.to(device)
-    return Positions(index, index, segment, check_limit(limit or max(longest, 1), longest))
+    return Positions(index, index, segment, _limit(limit, longest))
 
 
 def grid(*shape: int, batch: int = 1, limit: int | None = None, device: torch.device | str | None = None) -> Positions:
     """The cells of a grid (height, width, ...) in row-major order, one axis for each side."""
     index = torch.cartesian_prod(*(torch.arange(side, device=device) for side in shape)).view(-1, len(shape))
     order = torch.arange(len(index), device=device).expand(batch, -1)
-    limit = check_limit(limit or max(shape), max(shape))
+    limit = _limit(limit, max(shape))
     return Positions(index.expand(batch, *index.shape), order, torch.zeros_like(order), limit)
 
 
@@ -278,7 +278,12 @@ def interleaved(
         start = int(pieces[-1].max()) + 1 if len(piece) else start
     index = torch.cat(pieces).to(device)[None]
     order = torch.arange(index.shape[1], device=device)[None]
-    return Positions(index, order, torch.zeros_like(order), check_limit(limit or start, start))
+    return Positions(index, order, torch.zeros_like(order), _limit(limit, start))
+
+
+def _limit(limit: int | None, needed: int) -> int:
+    """The limit that was given, or the smallest there can be: 1 where there are no tokens."""
+    return check_limit(max(needed, 1) if limit is None else limit, max(needed, 1))
 
 
 def check_limit(limit: int, needed: int = 0) -> int:
