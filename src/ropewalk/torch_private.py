@@ -29,12 +29,20 @@ def watched(x: Tensor) -> bool:
     """Whether something follows the operators one by one: a compiler, a mode, a transform, a subclass of Tensor. Then
     nothing is computed in place and no tensor's numbers are read; so too where torch does not say."""
     try:
+        return transformed(x) or torch._C._len_torch_dispatch_stack() > 0
+    except AttributeError:
+        return True
+
+
+def transformed(x: Tensor) -> bool:
+    """The same without modes that only look on (counters of operations or memory): what computes numbers does it in
+    another way, or has none."""
+    try:
         return (
             torch.compiler.is_compiling()
             or torch.jit.is_tracing()
             or type(x) not in (Tensor, torch.nn.Parameter)
             or x.is_meta
-            or torch._C._len_torch_dispatch_stack() > 0
             or torch._C._functorch.peek_interpreter_stack() is not None
             or forward_ad._current_level >= 0
         )

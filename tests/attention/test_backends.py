@@ -7,11 +7,13 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention
 
 from ropewalk import encodings, positions
@@ -476,3 +478,24 @@ def test_documents_of_the_queries_or_of_the_keys_alone_are_kept_apart(texts: tup
     score = Score(NoPE().at(at, to), Rule(causal=False))
     assert not score.plain
     assert_close("documents", attend(q, k, v, score, backend="eager"), attend(q, k, v, score), 2e-6)
+
+
+@pytest.mark.parametrize("options", [{"sink": 0.5}, {"soft_cap": 2.0}, {"window": 3}], ids=lambda one: next(iter(one)))
+def test_what_transforms_the_operators_sees_the_formula(options: dict[str, Any]) -> None:
+    """Gradients by torch.func, and tensors without numbers."""
+    q, k, v = torch.randn(3, 3, 2, 6, 4)
+    sink = torch.full((2,), options["sink"]) if "sink" in options else None
+    at, rule = positions.plain(6), Rule(window=options.get("window"))
+
+    def mixed(q: Tensor, k: Tensor, v: Tensor, at: Positions = at) -> Tensor:
+        here = None if sink is None else sink.to(q.device)
+        return attend(q, k, v, Score(NoPE().at(at), rule, soft_cap=options.get("soft_cap"), sink=here))
+
+    inputs = [x.clone().requires_grad_() for x in (q, k, v)]
+    want = torch.autograd.grad(mixed(*inputs).square().sum(), inputs)
+    got = torch.func.grad(lambda *inputs: mixed(*inputs).square().sum(), argnums=(0, 1, 2))(q, k, v)
+    for name, one, other in zip("qkv", want, got, strict=True):
+        assert_close(name, one, other, 4e-6)
+    assert mixed(*(x.to("meta") for x in (q, k, v)), at.to("meta")).shape == v.shape
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        assert mixed(*(mode.from_tensor(x) for x in (q, k, v))).shape == v.shape

@@ -20,7 +20,7 @@ from ropewalk.attention.reach import Keys, Part, parts
 from ropewalk.attention.rule import Rule, opened
 from ropewalk.attention.score import Score, per_query_head, precise, same_width, slow_backward, widening
 from ropewalk.positions import PAD, Positions
-from ropewalk.torch_private import cpu_attention
+from ropewalk.torch_private import cpu_attention, transformed
 
 SMALL = 1 << 13
 """Tokens of a row x tokens of an average document, below which a mask costs less than so many small calls: a row of 128
@@ -38,6 +38,8 @@ def why_not(q: Tensor, k: Tensor, v: Tensor, score: Score) -> str | None:
         return "it has no bias, soft cap, sink logit or dropout"
     if q.device.type != "cpu" or torch.compiler.is_exporting() or cpu_attention() is None:
         return "it is for CPUs, of a torch that has a fused kernel for them, and not for export"
+    if transformed(q) and not torch.compiler.is_compiling():
+        return "transforms of torch.func cannot look into it"
     if not _own(score) and q.shape[2] * k.shape[2] < SMALL_MASK:
         return "it is for tokens that attend to themselves and for long texts; a mask is small here"
     return None

@@ -27,6 +27,7 @@ from ropewalk.encodings import Signal
 from ropewalk.encodings.base import map_table
 from ropewalk.phase import WITHOUT_FLOAT64
 from ropewalk.positions import Positions
+from ropewalk.torch_private import transformed
 
 TILE = 2**22
 """Scores in one tile: 16 MiB of float32. Larger tiles leave the cache and are slower."""
@@ -81,12 +82,13 @@ def _pair(q: Tensor, score: Score) -> tuple[int, int]:
 
 def attend(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
     with no_autocast(q.device):
-        return _in_graph(q, k, v, score) if torch.compiler.is_compiling() else _attend(q, k, v, score)
+        return _in_graph(q, k, v, score) if transformed(q) else _attend(q, k, v, score)
 
 
 def _in_graph(q: Tensor, k: Tensor, v: Tensor, score: Score) -> Tensor:
-    """The reference a part of the queries at a time, each computed again in the backward pass: a graph cannot ask which
-    keys a tile sees. The number of parts is a power of two, so that few lengths need a graph of their own."""
+    """The reference a part of the queries at a time, each computed again in the backward pass: a graph, a transform of
+    torch.func or a tensor without numbers cannot ask which keys a tile sees. The number of parts is a power of two, so
+    that few lengths need a graph of their own."""
     (B, H, L, _), S = q.shape, k.shape[2]
     parts = 1
     while parts * 4 * TILE < B * H * L * S and parts < L:
