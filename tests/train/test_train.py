@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from ropewalk.cli.train import _say
+from ropewalk.data.batch import Batch
 from ropewalk.data.layout import describe
 from ropewalk.data.open import open_data
 from ropewalk.data.prepare.sample import sample
@@ -207,6 +208,23 @@ def test_skipping_leaves_the_optimizer_as_it_was(tmp_path: Path, monkeypatch: py
             poison(patched, 5)
             train(recipe(f"train.faults.policy={policy}"), tmp_path / policy)
     assert same(tmp_path / "skip", tmp_path / "rollback")
+
+
+def test_a_batch_that_asks_for_nothing_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As masked text may, or the last token of a document: its mean loss is 0 / 0, and nothing is wrong with it."""
+    update = loop.Loop.update
+
+    def silent(self: loop.Loop, batch: Batch, began: float) -> str:
+        return update(self, batch.silent(torch.full((len(batch.tokens),), self.step == 5)), began)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(loop.Loop, "update", silent)
+        assert train(recipe(), tmp_path / "silent").finished
+    poison(monkeypatch, 5)
+    train(recipe("train.faults.policy=skip"), tmp_path / "skip")
+    assert same(tmp_path / "silent", tmp_path / "skip")
+    events = read(tmp_path / "silent" / "metrics.jsonl")["event"]
+    assert [(event["step"], event["what"]) for event in events] == [(6, "no targets")]
 
 
 def test_more_tokens_than_the_model_has_is_said(tmp_path: Path) -> None:

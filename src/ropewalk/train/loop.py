@@ -164,7 +164,13 @@ class Loop:
         finish(self.learner, self.world)
         length, mean = clip(self.learner, self.config.clip or math.inf, self.world), self.world.sum(total) / count
         with self.watchdog.reading():
-            norm, loss = float(length), float(mean)
+            norm, loss, asked = float(length), float(mean), int(count)
+        if not asked:  # such as masked text without a masked token: there is no loss and nothing to learn
+            said = f"step {self.step + 1}: nothing is asked in these sequences; nothing was updated"
+            self.event("no targets", said, step=self.step + 1)
+            for optimizer in self.optimizers:
+                optimizer.zero_grad()
+            return "good"
         samples = partial(self._samples, parts, loss)
         try:
             verdict = self.watch.verdict(self.step, loss, norm, samples, self.learner)
@@ -179,7 +185,7 @@ class Loop:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         if verdict == "good":
-            self.record(loss, norm, share, int(count), int(tokens), time.perf_counter() - began)
+            self.record(loss, norm, share, asked, int(tokens), time.perf_counter() - began)
         else:
             self.record_fault(self.watch.last)
         return verdict
