@@ -76,6 +76,23 @@ def test_it_is_saved_before_it_is_measured(tmp_path: Path, monkeypatch: pytest.M
     assert [record["step"] for record in read(tmp_path / "metrics.jsonl")["valid"]] == [8]
 
 
+def test_what_was_due_at_the_step_it_resumes_from_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(self: Loop) -> None:
+        raise KeyboardInterrupt
+
+    recipe = small_recipe.recipe(8, 4, evaluate={"every": 4, "tokens": 128})
+    train(recipe, tmp_path / "whole")
+    monkeypatch.setattr(Loop, "evaluate", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "cut")
+    assert saved(tmp_path / "cut") == [4]
+    monkeypatch.undo()
+    assert train(recipe, tmp_path / "cut", resume=True).finished
+    whole, cut = (read(tmp_path / name / "metrics.jsonl")["valid"] for name in ("whole", "cut"))
+    assert [record["step"] for record in whole] == [4, 8]
+    assert cut == whole
+
+
 def test_data_without_validation_text_is_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("one text after another\n\n" * 200)
     prepare([tmp_path / "text.txt"], tmp_path / "data", Options(vocabulary=280, valid=0, document="blank"))

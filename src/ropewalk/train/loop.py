@@ -112,9 +112,19 @@ class Loop:
         batches = self.batches(self.step)
         # How long a step takes is known after the first that does not compile.
         phases = iter(("compiling", FIRST) if self.config.compile else (FIRST,))
+
+        def look() -> None:
+            """Measures and asks what is due at this step."""
+            if self.step % evaluate_every == 0 or self.step == steps:
+                self.watchdog.beat(self.step, "measuring")
+                self.evaluate()
+            if self.sampler is not None and (self.step % sample_every == 0 or self.step == steps):
+                self.watchdog.beat(self.step, "measuring")
+                self.sample(self.sampler)
+
+        if self.step:
+            look()  # it was saved, and may have ended before it was measured
         self.watchdog.beat(self.step, next(phases))
-        if self.step == steps and self.valid.get("step") != steps:
-            self.evaluate()  # it was saved, and ended before it was measured
         while self.step < steps:
             began = time.perf_counter()
             batch = next(batches)
@@ -133,12 +143,7 @@ class Loop:
             if due or asked or self._milestone():
                 self.watchdog.beat(self.step, "saving")
                 self.again = None if self.save() else self.step + max(1, save_every // 10)
-            if self.step % evaluate_every == 0 or self.step == steps:
-                self.watchdog.beat(self.step, "measuring")
-                self.evaluate()
-            if self.sampler is not None and (self.step % sample_every == 0 or self.step == steps):
-                self.watchdog.beat(self.step, "measuring")
-                self.sample(self.sampler)
+            look()
             self.watchdog.beat(self.step, next(phases, STEP))
             if asked:
                 break
