@@ -179,8 +179,9 @@ def test_any_text_comes_back(tmp_path: Path, model: str) -> None:
     assert sizes[tokens].sum() == describe(tmp_path / "out")["splits"]["train"]["streams"]["tokens"]["bytes"]
 
 
-def test_a_long_document_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.txt").write_text(lines(1, 500))
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n", " "], ids=["lines", "CRLF", "paragraphs", "one line"])
+def test_a_long_document_has_the_tokens_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    (tmp_path / "a.txt").write_bytes(lines(1, 500).replace("\n", end).encode())
     prepare([tmp_path / "a.txt"], tmp_path / "whole", Options(vocabulary=300, valid=0))
     monkeypatch.setattr("ropewalk.data.prepare.tokenizer.PIECE", 1000)
     prepare([tmp_path / "a.txt"], tmp_path / "pieces", Options(vocabulary=300, valid=0))

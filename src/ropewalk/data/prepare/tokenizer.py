@@ -30,7 +30,8 @@ KNOWN = {
 LEAST = 256 + 3
 PIECE = 1 << 20
 """Characters encoded at once: a longer document is encoded in pieces, where that gives the same ids."""
-LONE_BREAK = re.compile(r"(?<=\S)\n(?=\S)")
+CUT = re.compile(r"(?<=\S)(?:\n(?=\S)|(?= \S))")
+"""After a lone line break or before a lone space."""
 
 
 def train_tokenizer(texts: Iterable[str], *, vocabulary: int, model: Model) -> str:
@@ -75,8 +76,8 @@ class Words:
     @cached_property
     def parts(self) -> bool:
         """Whether a text has the ids of its pieces: not where a space is put before each text."""
-        one, two, both = (self.inner.encode(text, add_special_tokens=False).ids for text in ("a\n", "b", "a\nb"))
-        return one + two == both
+        ids = [self.inner.encode(text, add_special_tokens=False).ids for text in ("a\n", "b c", "a\nb c", "a\nb", " c")]
+        return ids[0] + ids[1] == ids[2] == ids[3] + ids[4]
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Each text as start, its ids, end."""
@@ -111,12 +112,11 @@ class Words:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A long text in pieces, cut after a lone line break: there a byte-level tokenizer parts words anyway."""
+    """A long text in pieces, cut where a byte-level tokenizer parts words anyway: after a line break or before a space
+    that stands alone. Where half a piece has neither, it is cut anywhere."""
     start = 0
     while len(text) - start > PIECE:
-        stop = max(
-            (cut.end() for cut in LONE_BREAK.finditer(text, start + PIECE // 2, start + PIECE)), default=start + PIECE
-        )
+        stop = max((cut.end() for cut in CUT.finditer(text, start + PIECE // 2, start + PIECE)), default=start + PIECE)
         yield text[start:stop]
         start = stop
     yield text[start:]
