@@ -69,6 +69,15 @@ def test_what_it_cannot_do_is_said(file: Path) -> None:
         engine.choices(Passage.plain(TOKENS[:100], 10), np.arange(5))
 
 
+def test_the_end_of_the_file_is_seen_whatever_was_read_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server for 299 tokens has room for 310, and still ends texts at the file's 300."""
+    monkeypatch.setitem(MODELS, "odd", ("Llama", {"max_position_embeddings": 300}))
+    engine = opened(make_gguf("odd", tmp_path), engine="llama.cpp")[0]
+    engine.nats(Passage.plain(TOKENS[:299], 20))
+    with pytest.raises(Cannot, match="context_length, 300"):
+        engine.nats(Passage.plain(TOKENS[:310], 20))
+
+
 def test_the_battery_says_what_was_not_measured(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama_cpp, "MOST", 100)
     engine, encode = opened(file, engine="llama.cpp")

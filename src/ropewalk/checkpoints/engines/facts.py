@@ -131,6 +131,12 @@ class Facts:
         return next((one for one in (self.model_type, inner) if one is not None and one not in types), None)
 
     @property
+    def switch(self) -> int | None:
+        """Tokens up to which LongRoPE has its short list, and past which the long one; None without two lists."""
+        scalings = (layer.scaling for layer in self.resolved.plan.layers)
+        return next((one.trained for one in scalings if isinstance(one, LongRoPE) and one.switches), None)
+
+    @property
     def longest(self) -> int | None:
         """`max_position_embeddings` under any of its names."""
         if self.gguf:

@@ -18,7 +18,7 @@ from ropewalk.checkpoints.engines.facts import Facts
 from ropewalk.checkpoints.engines.llama_cpp import flags
 from ropewalk.checkpoints.inspect.changes import Wanted
 from ropewalk.evaluate.passage import Cannot, Nats, Numbers, Passage
-from ropewalk.scaling import LongRoPE, Scaling
+from ropewalk.scaling import Scaling
 
 MOST = 1024
 """Scored tokens of a passage, since each is a pass of its own."""
@@ -43,10 +43,6 @@ class LlamaCpp:
         self.name = f"llama.cpp (xllamacpp {version('xllamacpp')}), file's weights, float32 cache"
         self.trained = facts.resolved.plan.trained or facts.resolved.plan.stated
         self.vocabulary = len(facts.resolved.config.get("tokenizer.ggml.tokens", ())) or 2**31
-        layers = facts.resolved.plan.layers
-        lists = [layer.scaling for layer in layers if isinstance(layer.scaling, LongRoPE) and layer.scaling.switches]
-        self.switch = lists[0].trained if lists else None
-        """Tokens of context up to which it has LongRoPE's short list, and past which the long one."""
         self._server: tuple[Scaling | None, int, Any] = (None, 0, None)
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
@@ -80,29 +76,32 @@ class LlamaCpp:
         raise Cannot("llama.cpp is asked for forced tokens, and has no likelihoods of candidates")
 
     def _with(self, scaling: Scaling | None, length: int) -> Any:
+        # Asked also where a server with room for it runs: that ends texts at the file's context_length all the same.
+        settings = self._settings(scaling, length)
+        switch = self.facts.switch
         context = -(-(length + 1) // ROOM) * ROOM
-        if self.switch is not None and length <= self.switch:
-            context = min(context, self.switch)
+        if switch is not None and length <= switch:
+            context = min(context, switch)
         under, room, server = self._server
         # A longer context has the other list: what a text is read with must not depend on those before it.
-        other = self.switch is not None and context <= self.switch < room
+        other = switch is not None and context <= switch < room
         if server is None or under != scaling or room < context or other:
             self._server = (None, 0, None)  # the old one gives its memory back first
-            self._server = (scaling, context, self._started(scaling, context, length))
+            self._server = (scaling, context, self._started(settings, context))
         return self._server[2]
 
-    def _started(self, scaling: Scaling | None, context: int, length: int) -> Any:
-        settings = self.library.CommonParams()
-        settings.model.path = str(self.path)
-        settings.n_ctx, settings.n_parallel, settings.warmup, settings.verbosity = context, 1, False, -1
-        settings.n_batch = settings.n_ubatch = 512
-        settings.cache_type_k = settings.cache_type_v = self.library.ggml_type.GGML_TYPE_F32
-        settings.flash_attn_type = self.library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    def _started(self, settings: dict[str, Any], context: int) -> Any:
+        given = self.library.CommonParams()
+        given.model.path = str(self.path)
+        given.n_ctx, given.n_parallel, given.warmup, given.verbosity = context, 1, False, -1
+        given.n_batch = given.n_ubatch = 512
+        given.cache_type_k = given.cache_type_v = self.library.ggml_type.GGML_TYPE_F32
+        given.flash_attn_type = self.library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         threads = int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1))
-        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads
-        for name, value in self._settings(scaling, length).items():
-            setattr(settings, name, value)
-        return self.library.Server(settings)
+        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = threads
+        for name, value in settings.items():
+            setattr(given, name, value)
+        return self.library.Server(given)
 
     def _settings(self, scaling: Scaling | None, length: int) -> dict[str, Any]:
         """What llama-server's flags for a scaling set."""
