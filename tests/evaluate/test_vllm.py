@@ -151,6 +151,25 @@ def test_a_text_is_refused_whatever_was_read_before(model: Path, python: Path, m
     assert len(started(python)) == 1
 
 
+def test_longrope_is_the_list_of_the_texts_own_length(tmp_path: Path, python: Path) -> None:
+    """Of a checkpoint with two lists, as it is: its process for long texts reads no short one."""
+    make("llama longrope", tmp_path / "model")  # trained for 64 tokens
+    engine = opened(tmp_path / "model", engine=f"vllm:{python}")[0]
+    assert engine.name.endswith("LongRoPE's list by the length of each text")
+    for length, processes in ((200, [200]), (60, [200, 60]), (65, [200, 60]), (64, [200, 60, 64]), (60, [200, 60, 64])):
+        engine.nats(Passage.plain(TOKENS[:length], 10))
+        assert [one["max_model_len"] for one in started(python)] == processes
+
+
+def test_longrope_is_read_past_its_trained_length() -> None:
+    """vLLM ends texts there unless max_model_len says more, up to what the config states."""
+    resolved = resolve(json.loads(Path("tests/checkpoints/published/phi-3-mini-128k.json").read_text()))
+    assert vllm_keys(resolved, None, 131_072) == ({}, None)
+    keys, why = vllm_keys(resolved, None, 131_073)
+    assert keys is None
+    assert "ends texts at 131,072 tokens" in str(why)
+
+
 def test_another_python_is_answered_with_what_to_type(model: Path, tmp_path: Path) -> None:
     for name, says in ((sys.executable, "has no vllm"), (tmp_path / "absent", "No such file")):
         with pytest.raises(ValueError, match=f"{says}.*vLLM's environment"):

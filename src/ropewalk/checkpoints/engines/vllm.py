@@ -309,10 +309,15 @@ def _dynamic(facts: Facts, subject: Subject, scaling: Dynamic, draft: Draft) -> 
     return subject.numbers_of(None)
 
 
+def most(facts: Facts) -> int | None:
+    """The smallest length that is stated: what max_model_len may be under LongRoPE, or without a scaling."""
+    stated = [facts.text[key] for key in LENGTHS if _number(facts.text.get(key)) is not None]
+    return min([*([] if facts.longest is None else [facts.longest]), *map(int, stated)], default=None)
+
+
 def _length(facts: Facts) -> int | None:
     """max_model_len where none is given."""
-    stated = [facts.text[key] for key in LENGTHS if _number(facts.text.get(key)) is not None]
-    longest = min([*([] if facts.longest is None else [facts.longest]), *map(int, stated)], default=None)
+    longest = most(facts)
     scalings = [subject.layer.scaling for subject in facts.subjects()]
     if longest is None:
         return None

@@ -79,12 +79,14 @@ def vllm_keys(resolved: Resolved, scaling: Scaling | None, to: int) -> tuple[dic
     if scaling is not None:
         config = Config(Facts(resolved), find_part(resolved.config, resolved.where), Wanted(resolved, scaling, to))
         return _vllm_keys(config)[:2]
-    length = vllm.read(resolved).length
+    facts = Facts(resolved)
+    # LongRoPE ends texts at its trained length unless told otherwise, and max_model_len tells it.
+    length = vllm.read(resolved).length if facts.switch is None else vllm.most(facts)
     if length is not None and length >= to:
         return {}, None
     if any(layer.scaling is not None for layer in resolved.plan.layers):
         return None, f"it ends texts at {length or 0:,} tokens, where the checkpoint's scaling ends"
-    config = Config(Facts(resolved), find_part(resolved.config, resolved.where), Wanted(resolved, Linear(factor=1), to))
+    config = Config(facts, find_part(resolved.config, resolved.where), Wanted(resolved, Linear(factor=1), to))
     changes = config.short_lengths()
     return ({"text_config": changes} if config.inside else dict(changes)), None
 

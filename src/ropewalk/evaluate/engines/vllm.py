@@ -51,9 +51,11 @@ class ByVLLM:
         self.path, self.python, self.model, self.facts = path, python, model, facts
         self.dtype = dtype or "auto"
         self.name = f"vLLM {version(python)}, {dtype or 'the dtype of its config'}"
+        if facts.switch is not None:  # one process that serves all lengths would have the long list for all of them
+            self.name += ", LongRoPE's list by the length of each text"
         self.trained = facts.resolved.plan.trained or facts.resolved.plan.stated
         self.vocabulary: int = facts.text["vocab_size"]
-        self._children: dict[Scaling | None, Child] = {}
+        self._children: dict[tuple[Scaling | None, bool], Child] = {}
 
     def nats(self, passage: Passage, scaling: Scaling | None = None) -> Nats:
         if passage.gaps:
@@ -69,8 +71,9 @@ class ByVLLM:
 
     def _with(self, scaling: Scaling | None, length: int) -> Child:
         # Asked also where a longer one runs already: that has LongRoPE's long list, which a short text must not have.
-        keys = self._keys(scaling, length)
-        child = self._children.pop(scaling, None)
+        keys, switch = self._keys(scaling, length), self.facts.switch
+        one = (scaling, scaling is None and switch is not None and length <= switch)
+        child = self._children.pop(one, None)
         if child is not None and child.length < length:
             child.close()
             child = None
@@ -78,7 +81,7 @@ class ByVLLM:
             while len(self._children) >= KEPT:
                 self._children.pop(next(iter(self._children))).close()
             child = Child(self.python, self._arguments(keys, length))
-        self._children[scaling] = child  # the last one is the one used last
+        self._children[one] = child  # the last one is the one used last
         return child
 
     def _keys(self, scaling: Scaling | None, length: int) -> dict[str, Any]:
