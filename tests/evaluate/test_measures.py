@@ -187,15 +187,40 @@ def test_needles_are_found_as_far_as_a_model_reaches() -> None:
     assert 0.1 < some.share < 0.9
     assert depth[0] < depth[-1] == 1.0
     blind = needles.measure(Toy(128), fillers, words, 2000)
-    assert blind.share == 0
+    assert blind.share == pytest.approx(1 / needles.COUNT), "it says the same of every value: chance"
+
+
+def test_a_tie_counts_as_its_share() -> None:
+    """Half of the values are as likely as the right one, as logits in bfloat16 make them; or one is more likely."""
+
+    class Rounded(Toy):
+        def __init__(self, ahead: float) -> None:
+            super().__init__(500)
+            self.ahead = ahead
+
+        def choices(self, passage: Passage, candidates: np.ndarray, scaling: object = None) -> np.ndarray:
+            nats = np.full((passage.scored, len(candidates)), 2.0)
+            nats[:, :8] = 1.0
+            nats[:, 0] = self.ahead
+            return nats
+
+    def by_word(text: str) -> list[int]:
+        return [known.setdefault(word, len(known)) for word in text.split()]
+
+    known: dict[str, int] = {}
+    fillers = [np.zeros(2000, dtype=np.int64)] * 2
+    tied, ahead = (needles.measure(Rounded(value), fillers, by_word, 1000) for value in (1.0, 0.5))
+    assert tied.found == [[1 / 8] * 8 + [0.0] * 8] * 2
+    assert tied.share == pytest.approx(1 / 16)
+    assert ahead.found == [[1.0] + [0.0] * 15] * 2
 
 
 def test_needles_found_alike_in_every_pass_have_an_interval() -> None:
     """Wilson's over all of them, computed by hand: 64 of 64, and 4 of 64."""
-    every, one = needles.Needles(10, [[True] * 16] * 4, []), needles.Needles(10, [[True] + [False] * 15] * 4, [])
+    every, one = needles.Needles(10, [[1.0] * 16] * 4, []), needles.Needles(10, [[1.0] + [0.0] * 15] * 4, [])
     assert every.interval == pytest.approx((64 / (64 + 1.959964**2), 1.0), abs=1e-6)
     assert one.interval == pytest.approx((0.0246, 0.1500), abs=1e-4)
-    apart = needles.Needles(10, [[True] * 16, [False] * 16], [])
+    apart = needles.Needles(10, [[1.0] * 16, [0.0] * 16], [])
     assert apart.interval == (0.0, 1.0)
 
 

@@ -99,7 +99,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [ordered.index(value) + (ordered.count(value) - 1) / 2 for value in values]
 
 
-def wilson(found: int, asked: int, level: float = LEVEL) -> tuple[float, float]:
+def wilson(found: float, asked: int, level: float = LEVEL) -> tuple[float, float]:
     """The interval of a share; with 10 of 10 it is 0.72 to 1, not 1 to 1."""
     if not asked:
         raise ValueError("nothing was asked, so there is no share")

@@ -2,8 +2,10 @@
 
 `COUNT` sentences "The code of KEY is VALUE." stand at stratified depths of a text. At its end each code is asked for,
 in another order, and answered rightly before the next. A needle is found if, of all the values in the text, the right
-one is the most likely: every other needle is a distractor, and chance is 1 / COUNT. The short control, the same
-sentences and questions with little text between them, comes first: a model that fails it says nothing about length.
+one is the most likely: every other needle is a distractor, and chance is 1 / COUNT. Of values that are equally likely,
+as they often are in bfloat16, each counts as its share of the tie: what answers drawn among them would find. The short
+control, the same sentences and questions with little text between them, comes first: a model that fails it says nothing
+about length.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ KEYS = (
 
 @dataclass(frozen=True)
 class Needles:
-    """found: of each pass, for each needle from the first in the text to the last, whether it was found."""
+    """found: of each pass, for each needle from the first in the text to the last, 1 where it was found, 0 where not,
+    and 1 / k where k values tie."""
 
     length: int
-    found: list[list[bool]]
+    found: Sequence[Sequence[float]]
     nats: list[float]
     """Of the right values, the mean of each pass."""
 
@@ -47,7 +50,7 @@ class Needles:
     def interval(self) -> tuple[float, float]:
         """Over passes, since needles of one pass share their text, and no narrower than Wilson's over all of them: a
         few passes may well find equally many."""
-        low, high = wilson(int(np.sum(self.found)), int(np.size(self.found)))
+        low, high = wilson(float(np.sum(self.found)), int(np.size(self.found)))
         if len(self.found) < 2:
             return low, high
         each: Interval = paired([float(np.mean(one)) for one in self.found])
@@ -85,10 +88,10 @@ def measure(
         scored = len(tokens) - min(places)
         answers = engine.choices(Passage.plain(tokens, scored), values, scaling)  # (scored, COUNT)
         asked = answers[[place - min(places) for place in places]]  # (COUNT questions, COUNT values)
-        hits = np.empty(COUNT, dtype=bool)
+        hits = np.empty(COUNT)
         right = asked[np.arange(COUNT), order]
-        # A tie is no finding: a model that says the same of every value has found nothing.
-        hits[order] = (asked <= right[:, None]).sum(1) == 1
+        best = right == asked.min(1)
+        hits[order] = best / (asked == right[:, None]).sum(1)
         found.append(hits.tolist())
         nats.append(float(right.mean()))
     return Needles(length, found, nats)
