@@ -106,6 +106,29 @@ def test_windowed_layers_are_left_as_they_are() -> None:
         scaled(alibi, YARN)
 
 
+def test_a_scaling_reaches_a_rotation_in_a_chain() -> None:
+    """Also where other layers rotate alone: half of a model under a scaling would be measured as all of it."""
+    temperature = {"kind": "temperature", "trained": 64}
+
+    def config(scaling: YaRN | None) -> rw.TransformerConfig:
+        rope = {"kind": "rope", "scaling": scaling}
+        chain = {"kind": "chain", "parts": [rope, temperature]}
+        kinds = {"plain": {"encoding": rope}, "hot": {"encoding": chain}, "cold": {"encoding": None}}
+        layers = {"count": 3, "pattern": [*kinds], "kinds": kinds}
+        return rw.TransformerConfig(vocabulary=97, width=32, heads=2, hidden=32, layers=layers)
+
+    torch.manual_seed(0)
+    model = rw.Transformer(config(None)).eval()
+    want = rw.Transformer(config(YARN)).eval()
+    want.load_state_dict(model.state_dict())
+    passage = Passage.plain(TOKENS, 60)
+    found = Ours(model, model="chain").nats(passage, YARN)
+    assert np.array_equal(found, Ours(want, model="scaled").nats(passage))
+    assert np.abs(found - Ours(model, model="chain").nats(passage)).max() > 1e-4
+    alone = config(None).model_copy(update={"layers": 2, "encoding": config(None).layer_kinds()[1].encoding})
+    assert scaled(alone, YARN).encoding.parts[0].scaling == YARN
+
+
 def test_tokens_of_another_tokenizer_and_encoders_are_refused(tmp_path: Path) -> None:
     tiny(tmp_path)
     with pytest.raises(ValueError, match="whose tokenizer is this"):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ropewalk import __version__, positions
+from ropewalk.encodings.chain import Chain
 from ropewalk.encodings.rope import RoPE
 from ropewalk.evaluate.engines.by_logits import ByLogits
 from ropewalk.evaluate.passage import Passage
@@ -66,21 +67,24 @@ def under(model: Transformer, scaling: Scaling, windows_scale: bool = False) -> 
 
 def scaled(config: TransformerConfig, scaling: Scaling, windows_scale: bool = False) -> TransformerConfig:
     """The config with this scaling in every layer that attends to the whole text, and with windows_scale in all."""
-
-    def changed(encoding: Any) -> Any:
-        return encoding.model_copy(update={"scaling": scaling})
-
     if not isinstance(config.layers, LayerPattern):
-        if not isinstance(config.encoding, RoPE.Config):
+        encoding = _scaled(config.encoding, scaling)
+        if encoding is None:
             raise ValueError(f"a scaling changes RoPE's frequencies, and this model uses {config.encoding.kind}")
-        return config.model_copy(update={"encoding": changed(config.encoding)})
+        return config.model_copy(update={"encoding": encoding})
     kinds = config.layers.kinds
-    rotating = {name for name, kind in kinds.items() if isinstance(kind.encoding, RoPE.Config)}
-    whole = rotating if windows_scale else {name for name in rotating if kinds[name].window is None}
-    if not whole:
+    reached = {name: kind for name, kind in kinds.items() if windows_scale or kind.window is None}
+    new = {name: encoding for name, kind in reached.items() if (encoding := _scaled(kind.encoding, scaling))}
+    if not new:
         raise ValueError("a scaling changes RoPE's frequencies, and no layer of this model uses RoPE without a window")
-    new = {
-        name: kind.model_copy(update={"encoding": changed(kind.encoding)}) if name in whole else kind
-        for name, kind in kinds.items()
-    }
-    return config.model_copy(update={"layers": config.layers.model_copy(update={"kinds": new})})
+    changed = {name: kinds[name].model_copy(update={"encoding": encoding}) for name, encoding in new.items()}
+    return config.model_copy(update={"layers": config.layers.model_copy(update={"kinds": {**kinds, **changed}})})
+
+
+def _scaled(encoding: Any, scaling: Scaling) -> Any:
+    """An encoding with this scaling in its rotation, which may be a part of a chain; None where it does not rotate."""
+    if isinstance(encoding, Chain.Config):
+        parts = [_scaled(part, scaling) for part in encoding.parts]
+        new = tuple(part or before for part, before in zip(parts, encoding.parts, strict=True))
+        return encoding.model_copy(update={"parts": new}) if any(parts) else None
+    return encoding.model_copy(update={"scaling": scaling}) if isinstance(encoding, RoPE.Config) else None
