@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ropewalk.data.prepare import inputs
 from ropewalk.evaluate import battery, store
-from ropewalk.evaluate.documents import far_places, read
+from ropewalk.evaluate.documents import far_places, read, texts
 from ropewalk.evaluate.measures import needles, perplexity, tail
 from ropewalk.evaluate.passage import Passage
 from ropewalk.evaluate.store import Stored
@@ -286,6 +287,16 @@ def test_documents_are_long_enough_or_left_out(tmp_path: Path) -> None:
     assert (found.name, len(found.tokens), found.bytes) == ("long.txt", 100, 100)
     with pytest.raises(ValueError, match=r"no document has 1,000 tokens \(2 are shorter\)"):
         read([tmp_path], encode, longest=1000, most=5)
+
+
+def test_texts_are_read_as_data_prepare_reads_them(tmp_path: Path) -> None:
+    """Files as some editors write them: with a byte order mark, and with a blank line at the end."""
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfplain")
+    (tmp_path / "b.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "one"}\n\n{"text": "two"}\n \n')
+    want = [("a.txt", "plain"), ("b.jsonl:1", "one"), ("b.jsonl:3", "two")]
+    assert list(texts([tmp_path])) == want
+    prepared = [item.texts[0] for file in sorted(tmp_path.iterdir()) for item in inputs.read(file, "text", "file")]
+    assert [text for text in prepared if text] == [text for _, text in want]
 
 
 @pytest.mark.parametrize(

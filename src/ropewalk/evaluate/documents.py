@@ -63,7 +63,8 @@ def cut(name: str, text: str, encode: Callable[[str], Sequence[int]], longest: i
 
 
 def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """A .txt or .md file is a document; each line of a .jsonl file is one, under "text"."""
+    """A .txt or .md file is a document; each line of a .jsonl file is one, under "text". As `data prepare` reads them:
+    a byte order mark is no part of the text, and blank lines of a .jsonl file are none."""
     for path in paths:
         if path.is_dir():
             held = sorted(file for file in path.rglob("*") if file.suffix in (".txt", ".md", ".jsonl"))
@@ -77,14 +78,16 @@ def texts(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
             if path.suffix == ".jsonl":
                 yield from _lines(path)
             else:
-                yield path.name, path.read_text(encoding="utf-8")
+                yield path.name, path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start:,})") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
                 text = json.loads(line)["text"]
             except (ValueError, KeyError, TypeError):
