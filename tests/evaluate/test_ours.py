@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import shutil
@@ -181,6 +182,15 @@ def test_a_digest_follows_a_link_to_weights_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "model" / "model.safetensors").unlink()
     (tmp_path / "model" / "model.safetensors").symlink_to("../b.safetensors")
     assert digest(tmp_path / "model") != before
+
+
+def test_a_file_is_the_same_model_under_any_name(tmp_path: Path) -> None:
+    """And the digest is what sha256sum prints."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"some weights")
+    before = digest(file)
+    assert before == hashlib.sha256(b"some weights").hexdigest()
+    assert digest(file.rename(tmp_path / "other.gguf")) == before
 
 
 def test_measurements_of_an_encoding_of_ones_own_are_those_of_its_code(

@@ -124,10 +124,16 @@ def _weighs(file: Path) -> bool:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 over config and weights, so that a stored measurement is never taken for another model's."""
-    files = sorted(filter(_weighs, path.iterdir())) if path.is_dir() else [path]
+    """SHA-256 over config and weights, so that a stored measurement is never taken for another model's. What the files
+    of a directory are called says which is read as what; a single file is the same model under any name."""
+    if not path.is_dir():
+        return _hashed(path).hex()
     whole = hashlib.sha256()
-    for file in files:
-        with file.open("rb") as opened_file:
-            whole.update(file.name.encode() + hashlib.file_digest(opened_file, "sha256").digest())
+    for file in sorted(filter(_weighs, path.iterdir())):
+        whole.update(file.name.encode() + _hashed(file))
     return whole.hexdigest()
+
+
+def _hashed(file: Path) -> bytes:
+    with file.open("rb") as opened_file:
+        return hashlib.file_digest(opened_file, "sha256").digest()
