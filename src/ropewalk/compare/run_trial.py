@@ -28,6 +28,7 @@ from ropewalk.compare.trials import Trial, outside, parameters
 from ropewalk.data.config import TaskSetData, TextData
 from ropewalk.train.checkpoint.store import NotFinite
 from ropewalk.train.config import Recipe
+from ropewalk.train.guard.drift import Drift
 from ropewalk.train.guard.faults import Fault
 from ropewalk.train.metrics import read
 from ropewalk.train.plan.cost import step_flops
@@ -38,6 +39,10 @@ from ropewalk.yaml_text import to_yaml
 
 class Stopped(RuntimeError):
     """A signal ended a trial; the same command continues it."""
+
+    def __init__(self, said: str, signal: int | None = None) -> None:
+        super().__init__(said)
+        self.signal = signal
 
 
 def file_of(out: Path, hash: str) -> Path:
@@ -144,7 +149,15 @@ def _train(recipe: Recipe, run: Path, kinds: list[str]) -> dict[str, Any] | None
         if ranks > 1:
             return _by_torchrun(recipe, run, ranks, kinds)
         if not (result := train(recipe, run, resume=True, kinds=kinds)).finished:
-            raise Stopped(f"stopped at step {result.step:,} of {result.steps:,}; the same command continues it")
+            said = f"stopped at step {result.step:,} of {result.steps:,}; the same command continues it"
+            raise Stopped(said, result.signal)
+    except Drift as error:
+        # Drift itself names an option of `train`.
+        listed = "\n".join(f"  {each}" for each in error.differences)
+        raise ValueError(
+            f"the trial in {run} was begun with something else:\n{listed}\n"
+            f"continue with that, or begin it again: rm -r {run}"
+        ) from None
     except (Fault, NotFinite) as error:
         return {"why": type(error).__name__, "said": str(error).partition("\n")[0]}
     return None

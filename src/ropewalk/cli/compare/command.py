@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ropewalk.cli.compare.words import not_done, show
-from ropewalk.cli.output import Json, Quiet, examples, guarded, note, typed, write_json, write_table
+from ropewalk.cli.output import WRONG, Json, Quiet, examples, guarded, note, say_error, typed, write_json, write_table
 
 if TYPE_CHECKING:
     from ropewalk.compare.study import Study
@@ -86,11 +86,24 @@ def run_study(study: Study, out: Path, workers: Workers, shard: Any, most: int |
     from ropewalk.cli.compare.live_table import table_of_trials
     from ropewalk.compare.driver import run
     from ropewalk.compare.result import compared
+    from ropewalk.compare.run_trial import Stopped
     from ropewalk.compare.tables import write_tables
     from ropewalk.report.comparison.page import page
+    from ropewalk.train.checkpoint.store import SaveFailed
+    from ropewalk.train.guard.lease import LeaseLost, LeaseTaken
 
-    with table_of_trials(silent) as watcher:
-        plan, results = run(study, out, workers, shard, watcher, most)
+    try:
+        with table_of_trials(silent) as watcher:
+            plan, results = run(study, out, workers, shard, watcher, most)
+    except Stopped as stop:
+        note(str(stop))
+        # As a shell reports the signal.
+        raise typer.Exit(128 + stop.signal if stop.signal else WRONG) from None
+    except (LeaseLost, SaveFailed) as error:
+        say_error(str(error))
+        raise typer.Exit(WRONG) from None
+    except LeaseTaken as error:
+        raise ValueError(str(error)) from None
     found = compared(plan, results, out)
     partial = out / "study.json.part"
     partial.write_text(json_text.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
