@@ -57,3 +57,19 @@ def test_a_trial_that_another_command_is_at_is_named(
     done = compare()
     assert done.exit_code == 3
     assert done.stderr == "Error: study/runs/abc belongs to a run that is alive: process 1 on here\n"
+
+
+def test_shards_that_end_together_each_leave_a_whole_result(
+    compare: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other one writes is put in place between our writing and our putting in place."""
+    put: Callable[..., Any] = Path.replace
+
+    def other_first(self: Path, target: Path) -> Path:
+        Path("study/study.json.part").unlink(missing_ok=True)
+        return put(self, target)
+
+    monkeypatch.setattr(Path, "replace", other_first)
+    done = compare()
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("study/study.json").read_text())["trials"] == {"done": 2, "missing": []}

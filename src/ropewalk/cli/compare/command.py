@@ -105,7 +105,8 @@ def run_study(study: Study, out: Path, workers: Workers, shard: Any, most: int |
     except LeaseTaken as error:
         raise ValueError(str(error)) from None
     found = compared(plan, results, out)
-    partial = out / "study.json.part"
+    # Shards that end together write one each.
+    partial = out / f"study.json.{os.getpid()}.part"
     partial.write_text(json_text.dumps(found, indent=1, allow_nan=False), encoding="utf-8")
     partial.replace(out / "study.json")
     write_tables(found, out / "csv")
