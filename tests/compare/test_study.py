@@ -169,6 +169,14 @@ def test_the_search_takes_a_part_of_the_training_at_other_rates() -> None:
     assert [trial.factor for trial in plan.final("tasks", "rope", found, shared=True)] == [1.0]
 
 
+def test_a_factor_is_of_both_rates_of_muon() -> None:
+    train = {**RECIPE["train"], "optimizer": {"kind": "muon", "lr": 1e-2, "matrix_lr": 4e-3}}
+    made = Trials(study(recipe={**RECIPE, "train": train}, rates={"share": 0.5}))
+    for search in (True, False):
+        found: Any = made.trial("tasks", "rope", 0, 2.0, search=search).recipe.train.optimizer
+        assert (found.lr, found.matrix_lr) == (2e-2, 8e-3)
+
+
 def test_one_factor_is_taken_without_a_search() -> None:
     plan = Plan(study(rates={"factors": [0.5]}))
     needed = plan.needed({})

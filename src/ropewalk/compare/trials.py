@@ -28,6 +28,7 @@ from ropewalk.encodings.find import code_of, find
 from ropewalk.models import Transformer, TransformerConfig
 from ropewalk.overrides import expand, layered, problems
 from ropewalk.train.config import Recipe
+from ropewalk.train.optim import Muon
 from ropewalk.train.plan.sizes import sizes
 from ropewalk.train.start.source import open_source
 
@@ -205,8 +206,10 @@ def _trained(recipe: Recipe, seed: int, factor: float, share: float) -> Recipe:
     train = recipe.train
     changes: dict[str, Any] = {"seed": seed}
     if factor != 1 or share != 1:  # a rate may follow from the warm-up, which a short search cuts
-        rate = train.peak(recipe.model.width) * factor
-        changes["optimizer"] = train.optimizer.model_copy(update={"lr": rate})
+        rates = {"lr": train.peak(recipe.model.width) * factor}
+        if isinstance(train.optimizer, Muon):  # the matrices of the blocks have a rate of their own
+            rates["matrix_lr"] = train.optimizer.matrix_lr * factor
+        changes["optimizer"] = train.optimizer.model_copy(update=rates)
     if share != 1:
         for name in ("tokens", "steps"):
             if (count := getattr(train, name)) is not None:
