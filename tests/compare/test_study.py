@@ -16,8 +16,9 @@ from ropewalk.compare import driver, trials
 from ropewalk.compare import run_trial as running
 from ropewalk.compare.driver import Shard, Watcher, register, results_in, run
 from ropewalk.compare.plan import Plan
-from ropewalk.compare.result import _times, compared
+from ropewalk.compare.result import _about, _times, compared
 from ropewalk.compare.study import load_study
+from ropewalk.compare.tables import _search
 from ropewalk.compare.trials import Trial, Trials
 from ropewalk.data.prepare.sample import sample
 from ropewalk.distributed.world import MeshConfig, World
@@ -175,6 +176,17 @@ def test_a_factor_is_of_both_rates_of_muon() -> None:
     for search in (True, False):
         found: Any = made.trial("tasks", "rope", 0, 2.0, search=search).recipe.train.optimizer
         assert (found.lr, found.matrix_lr) == (2e-2, 8e-3)
+
+
+def test_the_chosen_factor_is_found_among_those_searched() -> None:
+    """1 / sqrt(2) has more digits than are shown."""
+    plan = Plan(study(rates={"factors": [2**-0.5, 1, 2**0.5], "share": 0.5}))
+    results = {trial.hash: {"loss": trial.factor} for trial in plan._search("tasks", "rope")}
+    about = _about(plan, "tasks", "rope", results)
+    assert [float(each) for each in about["search"]] == [2**-0.5, 1.0, 2**0.5]
+    assert list(about["search"])[1] == "1"
+    rows = _search({"text": None, "tasks": {"arms": {"rope": about}}})
+    assert [(chosen, edge) for *_, chosen, edge in rows] == [(True, True), (False, False), (False, False)]
 
 
 def test_one_factor_is_taken_without_a_search() -> None:

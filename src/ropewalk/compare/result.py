@@ -74,7 +74,7 @@ def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
         "seed": [one["seed"] for one in own],
         "shared_seed": [one["seed"] for one in shared],
         "factor": (factor := plan.own_rate(part, arm, results)),
-        "search": {f"{at:g}": _finite(loss) for at, loss in searched.items()},
+        "search": {_key(at): _finite(loss) for at, loss in searched.items()},
         # A grid that went on might have a better one there.
         "edge": len(searched) > 2 and factor in (min(searched), max(searched)),
         "rate": own[0]["rate"] if own else None,
@@ -85,6 +85,12 @@ def _about(plan: Plan, part: str, arm: str, results: Results) -> dict[str, Any]:
         "loss": [_finite(one["loss"]) for one in own],
         "shared_loss": [_finite(one["loss"]) for one in shared],
     }
+
+
+def _key(factor: float) -> str:
+    """Short, and the same number when it is read: the chosen one is found by it."""
+    short = f"{factor:g}"
+    return short if float(short) == factor else repr(factor)
 
 
 def _text(plan: Plan, results: Results) -> dict[str, Any]:
