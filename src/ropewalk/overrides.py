@@ -174,8 +174,11 @@ def _are_places(over: dict[str, Any], length: int) -> bool:
 
 def expand(data: Any, annotation: Any, default: Any = None) -> Any:
     """Shorthands written out, so that overrides can reach inside: a kind's name becomes {kind: name}, and a mapping
-    without `kind` gets that of the field's default."""
+    without `kind` gets that of the field's default. A model with another one has it as `shorthand`."""
     classes = list(_classes(annotation))
+    if isinstance(data, str):
+        written = (getattr(found, "shorthand", None) for found in classes)
+        data = next((each(data) for each in written if each), data)
     if any("kind" in found.model_fields for found in classes) and str not in _options(annotation):
         if isinstance(data, str):
             data = {"kind": data}

@@ -67,6 +67,17 @@ def test_a_study_that_cannot_be_run_is_refused(changes: dict[str, Any], says: st
         Trials(study(**changes))
 
 
+def test_an_override_reaches_into_an_arm_that_is_an_encodings_name(tmp_path: Path) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("{reference: rope, arms: {rope: rope, other: alibi}, tasks: {lengths: [2]}}", encoding="utf-8")
+    changes = ["arms.other.model.scale_embedding=true", "arms.rope.model.encoding.base=500"]
+    assert {name: arm.model for name, arm in load_study(file, changes).arms.items()} == {
+        "rope": {"encoding": {"kind": "rope", "base": 500}},
+        "other": {"encoding": "alibi", "scale_embedding": True},
+    }
+    assert load_study(file, ["arms.other=kerple"]).arms["other"].model == {"encoding": "kerple"}
+
+
 def test_what_cannot_be_measured_is_refused_before_the_training(tmp_path: Path) -> None:
     tasks = {**TASKS, "recipe": {"data": {"kind": "tasks", "of": ["copy", "recall"], "longest": 5, "vocabulary": 32}}}
     Trials(study(tasks={**tasks, "lengths": [22]}))

@@ -40,6 +40,10 @@ class Arm(Settings):
     differs: tuple[Literal["parameters", "data"], ...] = ()
     """In what it may differ from the reference besides: the number of parameters, the data and its order."""
 
+    @staticmethod
+    def shorthand(encoding: str) -> Changes:
+        return {"model": {"encoding": encoding}}
+
 
 class Until(Settings):
     """Seeds are added to arms until the interval of their difference from the reference is narrow enough."""
@@ -117,7 +121,7 @@ class Study(Settings):
         if not isinstance(arms, dict):
             return arms
         return {
-            str(name): {"model": {"encoding": arm}} if isinstance(arm, str) else {} if arm is None else arm
+            str(name): Arm.shorthand(arm) if isinstance(arm, str) else {} if arm is None else arm
             for name, arm in arms.items()
         }
 
