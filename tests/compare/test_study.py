@@ -60,6 +60,7 @@ def test_other_batches_are_refused_and_the_difference_is_named() -> None:
     ({"tasks": None}, "nothing is measured"),
     ({"tasks": {**TASKS, "arms": ["fire"]}}, "names fire; the arms are rope, alibi"),
     ({"tasks": {**TASKS, "reference_seeds": 3}}, "reference_seeds"),
+    ({"arms": {"rope": "rope", "again": {"train": {"seed": 7}}}}, "has seed: 7, and every arm .*; leave it out"),
     ({"text": {"lengths": [64]}, "tasks": None}, r"no such data|data/long-english"),
 ])  # fmt: skip
 def test_a_study_that_cannot_be_run_is_refused(changes: dict[str, Any], says: str) -> None:

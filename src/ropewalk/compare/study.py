@@ -44,6 +44,16 @@ class Arm(Settings):
     def shorthand(encoding: str) -> Changes:
         return {"model": {"encoding": encoding}}
 
+    @field_validator("train")
+    @classmethod
+    def _same_seeds(cls, train: Changes) -> Changes:
+        if "seed" in train:
+            raise ValueError(
+                f"has seed: {train['seed']}, and every arm is trained with the seeds 0, 1, 2, ...; leave it out, and "
+                "write how many with text.seeds or tasks.seeds"
+            )
+        return train
+
 
 class Until(Settings):
     """Seeds are added to arms until the interval of their difference from the reference is narrow enough."""
