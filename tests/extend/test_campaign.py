@@ -22,6 +22,7 @@ from ropewalk.extend.tails import Tail
 from ropewalk.extend.tournament import Result, run
 from ropewalk.scaling import YaRN
 from ropewalk.trials.jobs import Workers
+from tests.blocks import ROOT
 from tests.extend.test_tournament import ALL, GOOD, REACH
 from tests.extend.toys import ROPE, TAIL, TO, TRAINED, Engineered, sets
 
@@ -166,3 +167,19 @@ def test_one_scaling_is_judged_by_its_losses_alone(
     assert [file.stem for file in (tmp_path / "results").glob("*.json")] == ["extend-toy-256-scaling-yarn-losses"]
     told("--assume", "32")
     assert given["details"] is True
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "campaigns/results").glob("extend-*.json")), ids=lambda file: file.stem)
+def test_a_committed_result_says_the_gains_of_its_losses(file: Path) -> None:
+    said = json.loads(file.read_text(encoding="utf-8"))
+    to = str(said["result"]["to"])
+    gains = {name: one["tail"]["gain"][to] for name, one in said["result"]["judged"].items()}
+    assert {f"gain, {name}": one["mean"] for name, one in gains.items()} == {
+        key: value for key, value in said["measured"].items() if key.startswith("gain, ")
+    }
+    for name, one in said["result"]["judged"].items():
+        tail = one["tail"]
+        each = zip(tail["crop"][str(tail["best_crop"])], tail["loss"][to], strict=False)
+        assert paired([crop - loss for crop, loss in each]).to_dict() == pytest.approx(
+            gains[name], rel=1e-12, abs=1e-12
+        )
