@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from ropewalk.checkpoints.export import config, hf, prove
 from ropewalk.checkpoints.export import convert as module
@@ -22,7 +23,7 @@ from ropewalk.checkpoints.export.prove import NotProven
 from ropewalk.checkpoints.files.weights import open_weights
 from ropewalk.checkpoints.load.model import load
 from ropewalk.checkpoints.resolve.read import read
-from tests.checkpoints.family_models import CASES, Case, made
+from tests.checkpoints.family_models import BY_NAME, CASES, Case, made
 from tests.checkpoints.llama_cpp import LlamaCpp
 from tests.checkpoints.small_models import MODELS, make, tokens, write_tokenizer
 
@@ -148,6 +149,25 @@ def test_rounding_is_stated(tmp_path: Path, to: Any, dtype: str, bound: float) -
     stored = load(out)
     want = open_weights(tmp_path / "source").read("model.layers.1.mlp.down_proj.weight").to(getattr(torch, dtype))
     assert torch.equal(stored.decoder.blocks[1].mlp.down.weight.float(), want.float())
+
+
+@pytest.mark.parametrize("name", ["SmolLM2", "BERT", "T5"])
+def test_second_copies_are_rounded_as_the_first(tmp_path: Path, name: str) -> None:
+    """Files that write a tied tensor twice: rounding one of the two alone would leave two that differ."""
+    copy, of = {
+        "SmolLM2": ("lm_head.weight", "model.embed_tokens.weight"),
+        "BERT": ("cls.predictions.decoder.bias", "cls.predictions.bias"),
+        "T5": ("encoder.embed_tokens.weight", "shared.weight"),
+    }[name]
+    made(BY_NAME[name]).save_pretrained(tmp_path / "source")
+    tensors = load_file(tmp_path / "source" / "model.safetensors")
+    save_file({**tensors, copy: tensors[of].clone()}, tmp_path / "source" / "model.safetensors")
+    export(tmp_path / "source", tmp_path / "out", format="hf", dtype="bfloat16")
+    written = open_weights(tmp_path / "out")
+    assert written.dtype(copy) == torch.bfloat16
+    assert torch.equal(written.read(copy), tensors[of].bfloat16())
+    export(tmp_path / "source", tmp_path / "same", format="hf")
+    assert open_weights(tmp_path / "same").dtype(copy) == torch.float32
 
 
 def test_a_dtype_that_holds_every_value_rounds_nothing(tmp_path: Path) -> None:

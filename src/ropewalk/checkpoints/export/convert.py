@@ -61,6 +61,9 @@ def _write(
 ) -> tuple[dict[str, torch.dtype], Rounding | None]:
     """What each tensor is stored as, and what that does to its values where it rounds them."""
     given = source.dtypes()
+    if format == "hf":
+        # A second copy of a tensor is rounded as the first is: it must equal that.
+        given |= {copy: dtype for copy, dtype in source.rest().items() if source.copies.get(copy) in given}
     asked = given if dtype is None else dict.fromkeys(given, DTYPES[dtype])
     if format == "hf":
         from ropewalk.checkpoints.export.hf import write_hf

@@ -36,12 +36,13 @@ LARGEST_COPY = 256 << 20
 
 
 def write_hf(source: Checkpoint, directory: Path, dtypes: Mapping[str, torch.dtype], limit: int = SHARD_BYTES) -> None:
-    """Into a directory that is empty. dtypes: what each tensor of the model is stored as; what else there is stays."""
+    """Into a directory that is empty. dtypes: what tensors are stored as, each of the model's among them; others stay
+    as they are."""
     config = config_of(source, dtypes)
     _write_text(directory / "config.json", config)
     write_beside(source, directory, config)
     read = reader(source)
-    dtypes = {**dtypes, **source.rest()}
+    dtypes = {**source.rest(), **dtypes}
     shards = _shards(source, dtypes, limit)
     place, total = {}, 0
     for number, names in enumerate(shards, start=1):

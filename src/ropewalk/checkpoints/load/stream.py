@@ -74,6 +74,8 @@ class Checkpoint:
     """On the meta device: sizes and positions, no numbers."""
     found: dict[str, Source]
     """Our tensor to theirs."""
+    copies: dict[str, str]
+    """Tensors that the files hold a second time, and what each equals."""
 
     @property
     def model_type(self) -> str:
@@ -195,9 +197,11 @@ def opened(place: Path, resolved: Resolved) -> Checkpoint:
     found = tensors(model, weights, family)
     check_shapes(model, weights, found, resolved)
     left = set(weights.names) - {name for source in found.values() for name in source.names}
-    check_left_over(left, model, weights, family, copies(model, weights, family, found), resolved)
+    twice = copies(model, weights, family, found)
+    check_left_over(left, model, weights, family, twice, resolved)
+    twice = {copy: of for copy, of in twice.items() if copy in left}
     return Checkpoint(
-        path=place, resolved=resolved, keys=keys, weights=weights, family=family, model=model, found=found
+        path=place, resolved=resolved, keys=keys, weights=weights, family=family, model=model, found=found, copies=twice
     )
 
 
