@@ -154,6 +154,22 @@ def test_old_names_of_norms(changed: Changed, saved: Callable[[str], Path]) -> N
         ("BERT", {"is_decoder": True}, r"is_decoder: True lets an encoder attend to earlier tokens alone"),
         ("BERT", {"position_embedding_type": "relative_key"}, r"position_embedding_type: 'relative_key'"),
         ("T5", {"feed_forward_proj": "gated-quick_gelu"}, r"feed_forward_proj: no activation"),
+        ("T5", {"dense_act_fn": "silu"}, r"dense_act_fn: is 'silu', and feed_forward_proj is 'relu'"),
+        (
+            "mT5",
+            {"feed_forward_proj": "gated-silu"},
+            r"dense_act_fn: is 'gelu_new', and feed_forward_proj is 'gated-silu",
+        ),
+        ("mT5", {"is_gated_act": False}, r"is_gated_act: False is not supported; models with True load"),
+        ("T5", {"tie_word_embeddings": False}, r"scale_decoder_outputs: is True, and tie_word_embeddings is False"),
+        ("T5", {"scale_decoder_outputs": None}, r"scale_decoder_outputs: None is not supported"),
+        # transformers reads the common name too, and the last of the two: weights fit any number of heads.
+        ("GPT-2", {"num_attention_heads": 2}, r"num_attention_heads: is 2, and n_head is 4"),
+        ("BLOOM", {"num_attention_heads": 4}, r"num_attention_heads: is 4, and n_head is 8"),
+        ("MPT", {"num_attention_heads": 4}, r"num_attention_heads: is 4, and n_heads is 8"),
+        ("T5", {"num_attention_heads": 8, "head_dim": 8}, r"num_attention_heads: is 8, and num_heads is 4"),
+        ("Marian", {"num_attention_heads": 2}, r"num_attention_heads: is 2, and encoder_attention_heads is 4"),
+        ("Marian", {"decoder_attention_heads": None}, r"decoder_attention_heads: is missing"),
         ("Marian", {"decoder_attention_heads": 2}, r"decoder_attention_heads: 2 is not supported"),
         ("Marian", {"decoder_vocab_size": 198}, r"decoder_vocab_size: 198 is not supported"),
         ("Marian", {"share_encoder_decoder_embeddings": False}, r"share_encoder_decoder_embeddings: False"),
@@ -180,6 +196,24 @@ def test_the_first_position_of_mpnet_is_row_2_whatever_pads(tmp_path: Path) -> N
     tokens = torch.randint(5, 99, (2, 70))
     with torch.no_grad():
         torch.testing.assert_close(load(tmp_path)(tokens), theirs(tokens).logits, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "own"), [("GPT-2", "n_head"), ("MPT", "n_heads"), ("T5", "num_heads")])
+def test_heads_under_their_common_name(changed: Changed, name: str, own: str) -> None:
+    path = changed(name)
+    config = json.loads((path / "config.json").read_text())
+    heads = config[own]
+    (path / "config.json").write_text(json.dumps({**config, "num_attention_heads": heads}))
+    assert load(path).config.heads == heads
+    del config[own]
+    (path / "config.json").write_text(json.dumps({**config, "num_attention_heads": heads}))
+    assert load(path).config.heads == heads
+
+
+def test_a_null_window_where_windows_are_on(changed: Changed) -> None:
+    """As transformers writes a Qwen whose windows were off."""
+    plan = load(changed("Qwen3", use_sliding_window=True, sliding_window=None, max_window_layers=28)).plan
+    assert {layer.window for layer in plan.layers} == {None}
 
 
 def test_a_null_soft_cap_is_none(changed: Changed) -> None:

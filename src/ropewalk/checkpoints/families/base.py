@@ -83,6 +83,13 @@ class ModelKeys:
             raise BadInput(self.where, key, f"{value!r} is not a positive integer below 2**31", "correct the config")
         return value
 
+    def heads(self, key: str) -> int:
+        """A count that transformers reads as num_attention_heads too; no shape of a tensor tells which is meant."""
+        common = "num_attention_heads"
+        if key in self and common in self and self.count(key) != self.count(common):
+            raise self.contradicts(common, key)
+        return self.count(common if key not in self and common in self else key)
+
     def number(self, key: str, default: Any = ...) -> Any:
         value = self._value(key, (int, float), default, "a number")
         if value is not None and not math.isfinite(value):
@@ -114,6 +121,10 @@ class ModelKeys:
         if value not in allowed:
             said = " or ".join(repr(one) for one in allowed)
             raise BadInput(self.where, key, f"{value!r} is not supported", f"models with {said} load")
+
+    def contradicts(self, key: str, other: str) -> BadInput:
+        problem = f"is {self.config.get(key)!r}, and {other} is {self.config.get(other)!r}"
+        return BadInput(self.where, key, problem, "keep the one that is meant: transformers 5 computes with the former")
 
 
 def sources(names: Mapping[str, str | tuple[str, ...]], forms: Mapping[str, Form], ours: str) -> Source:

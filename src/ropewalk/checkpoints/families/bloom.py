@@ -31,7 +31,7 @@ def shape(keys: ModelKeys) -> dict[str, Any]:
     return {
         "vocabulary": keys.count("vocab_size"),
         "width": width,
-        "heads": keys.count("n_head" if "n_head" in keys else "num_attention_heads"),
+        "heads": keys.heads("n_head"),
         "hidden": 4 * width,
         "activation": "gelu-tanh",
         "norm": {"kind": "layer", "placement": "pre", "eps": keys.number("layer_norm_epsilon", 1e-5)},

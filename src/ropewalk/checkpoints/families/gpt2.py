@@ -33,7 +33,7 @@ def shape(keys: ModelKeys) -> dict[str, Any]:
     return {
         "vocabulary": keys.count("vocab_size"),
         "width": width,
-        "heads": keys.count("n_head"),
+        "heads": keys.heads("n_head"),
         "hidden": keys.count("n_inner", 4 * width),
         "activation": keys.activation("activation_function", default="gelu_new"),
         "norm": {"kind": "layer", "placement": "pre", "eps": keys.number("layer_norm_epsilon", 1e-5)},

@@ -40,7 +40,8 @@ SAME = {
 
 
 def shape(keys: ModelKeys) -> dict[str, Any]:
-    heads = keys.count("encoder_attention_heads")
+    heads = keys.heads("encoder_attention_heads")
+    keys.count("decoder_attention_heads")  # transformers has 16 where it is left out
     keys.must("decoder_attention_heads", heads)
     hidden = keys.count("encoder_ffn_dim")
     keys.must("decoder_ffn_dim", hidden)

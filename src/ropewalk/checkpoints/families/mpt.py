@@ -30,7 +30,7 @@ def shape(keys: ModelKeys) -> dict[str, Any]:
     inner.must("clip_qkv", None)
     inner.must("qk_ln", False)
     inner.must("prefix_lm", False)
-    width, heads = keys.count("d_model"), keys.count("n_heads")
+    width, heads = keys.count("d_model"), keys.heads("n_heads")
     return {
         "vocabulary": keys.count("vocab_size"),
         "width": width,

@@ -61,7 +61,11 @@ def by_files(shape: dict[str, Any], weights: Weights) -> dict[str, Any]:
 
 def shape(keys: ModelKeys) -> dict[str, Any]:
     # T5 1.1 does not scale, which transformers 4 writes as untied and 5 in a key of its own.
-    scaled = keys.flag("tie_word_embeddings", True) and keys.flag("scale_decoder_outputs", True)
+    tied = keys.flag("tie_word_embeddings", True)
+    keys.must("scale_decoder_outputs", True, False)
+    scaled = keys.flag("scale_decoder_outputs", tied)
+    if scaled and not tied:
+        raise keys.contradicts("scale_decoder_outputs", "tie_word_embeddings")
     return {**sizes(keys, "relu"), "scale_output": scaled}
 
 
@@ -74,11 +78,15 @@ def sizes(keys: ModelKeys, usual: str) -> dict[str, Any]:
     if name not in ACTIVATIONS:
         raise BadInput(keys.where, "feed_forward_proj", f"no activation {said!r}", "relu and gated-gelu are known")
     activation = GATED[ACTIVATIONS[name]] if gated else ACTIVATIONS[name]
+    # transformers writes what follows from feed_forward_proj beside it, and computes with that.
+    if keys.activation("dense_act_fn", default=name) != ACTIVATIONS[name]:
+        raise keys.contradicts("dense_act_fn", "feed_forward_proj")
+    keys.must("is_gated_act", gated)
     return {
         "stack": "encoder-decoder",
         "vocabulary": keys.count("vocab_size"),
         "width": keys.count("d_model"),
-        "heads": keys.count("num_heads"),
+        "heads": keys.heads("num_heads"),
         "head_width": keys.count("d_kv"),
         "hidden": keys.count("d_ff"),
         "activation": activation,

@@ -302,7 +302,7 @@ def _window(keys: Keys, known: Architecture, notes: list[str]) -> int | None:
                 notes.append(f"{known.window_key} {width:,} is ignored here: use_sliding_window is not true")
             keys.read.add("max_window_layers")
             return None
-        if known.pattern == "still":
+        if known.pattern == "still" or width is None:
             keys.read.add("max_window_layers")
         if width is None:
             notes.append(
