@@ -18,6 +18,8 @@ from transformers import (
     GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Mistral3Config,
+    Mistral3ForConditionalGeneration,
     Phi3Config,
     Phi3ForCausalLM,
 )
@@ -129,3 +131,18 @@ def test_models_without_rotary_modules_are_refused() -> None:
         patch(BertModel(BertConfig(**SMALL)))
     with pytest.raises(ValueError, match="no transformers config"):
         patch(torch.nn.Linear(2, 2))
+
+
+def test_the_rotation_of_a_vision_part_is_left_alone() -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**sizes, "vocab_size": 99, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 64}
+    vision = {**sizes, "image_size": 28, "patch_size": 14, "model_type": "pixtral"}
+    parts = {"vision_config": vision, "text_config": {**text, "model_type": "mistral"}}
+    model = Mistral3ForConditionalGeneration(Mistral3Config(**parts, image_token_index=98))
+    tokens = torch.randint(3, 90, (1, 40))
+    with torch.no_grad():
+        before = model.eval()(input_ids=tokens).logits
+        done = patch(model)
+        after = model(input_ids=tokens).logits
+    assert [change.name for change in done.changes] == ["model.language_model.rotary_emb"]
+    assert (before - after).abs().max() < 1e-4

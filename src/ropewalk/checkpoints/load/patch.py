@@ -110,7 +110,10 @@ def _made_exact(model: nn.Module, plan: Plan, length: int | None) -> Patched:
         if length is None:
             raise ValueError(f"{type(model).__name__}'s scaling depends on the length: patch(model, length=N)")
         plan = plan.for_length(length)
-    found = {name: module for name, module in model.named_modules() if _is_rotary(module)}
+    # A vision part may have rotary modules of its own: those of the text config are meant.
+    text = type(model.config.get_text_config())  # type: ignore[union-attr]
+    rotary = {name: module for name, module in model.named_modules() if _is_rotary(module)}
+    found = {name: module for name, module in rotary.items() if type(getattr(module, "config", None)) is text}
     if not found:
         if any(isinstance(module, ExactRotary) for module in model.modules()):
             raise ValueError(f"{type(model).__name__} is already patched: its positions are exact; nothing was changed")
