@@ -118,6 +118,34 @@ def test_one_scaling_alone(language: str) -> None:
 
 
 @pytest.mark.parametrize("language", PAGES)
+def test_a_training(language: str) -> None:
+    name = "extend-smollm2-32768-tune-30-scaling-yarn-dtype-float32-losses"
+    said = result(name)
+    found = said["result"]
+    tuned, untuned = found["tuned"], found["judged"]["yarn"]["tail"]
+    tail = tuned["judged"]["tail"]
+    assert name in PAGES[language]
+    assert tuned["kind"] == "crop"
+    assert f" {tuned['steps']} " in PAGES[language]
+    assert f" {tuned['texts']} " in PAGES[language]
+    assert f"{max(one['GiB'] for one in said['took']):.1f} GiB" in PAGES[language]
+    crop, own = untuned["crop"]["8192"], tail["loss"]["32768"]
+    for interval, pairs in (
+        (tuned["over"], (untuned["loss"]["32768"], own)),
+        (tail["gain"]["32768"], (crop, own)),
+        (tail["far_tokens"], None),
+        (tuned["own"], None),
+    ):
+        assert interval["documents"] == 16
+        assert between(interval) in PAGES[language]
+        if pairs is not None:
+            assert paired([one - other for one, other in zip(*pairs, strict=True)]).mean == pytest.approx(
+                interval["mean"]
+            )
+    assert RESULTS[name].with_suffix(".html").read_text(encoding="utf-8") == page("smollm2", found)
+
+
+@pytest.mark.parametrize("language", PAGES)
 def test_a_search(language: str) -> None:
     name = "extend-tinyllama-4096-search-96-dtype-float32"
     said = result(name)
