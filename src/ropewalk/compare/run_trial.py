@@ -152,12 +152,7 @@ def _train(recipe: Recipe, run: Path, kinds: list[str]) -> dict[str, Any] | None
             said = f"stopped at step {result.step:,} of {result.steps:,}; the same command continues it"
             raise Stopped(said, result.signal)
     except Drift as error:
-        # Drift itself names an option of `train`.
-        listed = "\n".join(f"  {each}" for each in error.differences)
-        raise ValueError(
-            f"the trial in {run} was begun with something else:\n{listed}\n"
-            f"continue with that, or begin it again: rm -r {run}"
-        ) from None
+        raise error.within("trial", run) from None
     except (Fault, NotFinite) as error:
         return {"why": type(error).__name__, "said": str(error).partition("\n")[0]}
     return None

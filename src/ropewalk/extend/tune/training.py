@@ -108,11 +108,7 @@ def trained(asked: Recipe, folder: Path, tuning: Tuning, *, end: float | None, s
         try:
             found = train(asked, run, resume=True, device=device, shown=shown, until=until)
         except Drift as error:
-            listed = "\n".join(f"  {each}" for each in error.differences)
-            raise ValueError(
-                f"the training in {folder} was begun with something else:\n{listed}\n"
-                f"continue with that, or begin it again: rm -r {folder}"
-            ) from None
+            raise error.within("training", folder) from None
         if found.step < until:
             raise OutOfTime(f"tune: stopped by a signal after {found.step:,} steps")
     if has_export(run):  # it came to the last step of its recipe

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from ropewalk.amounts import counted
@@ -34,11 +35,21 @@ class Drift(ValueError):
         super().__init__(differences)
         self.differences = differences
 
+    @property
+    def _listed(self) -> str:
+        return "\n".join(f"  {each}" for each in self.differences)
+
     def __str__(self) -> str:
-        listed = "\n".join(f"  {each}" for each in self.differences)
         return (
-            f"the checkpoint is of another run; {counted(len(self.differences), 'difference')}:\n{listed}\n"
+            f"the checkpoint is of another run; {counted(len(self.differences), 'difference')}:\n{self._listed}\n"
             "resume with what it was saved with, or accept the differences by --allow-drift"
+        )
+
+    def within(self, what: str, folder: Path) -> ValueError:
+        """Of a run that another command makes in a folder of its own, and which has no --allow-drift."""
+        return ValueError(
+            f"the {what} in {folder} was begun with something else:\n{self._listed}\n"
+            f"continue with that, or begin it again: rm -r {folder}"
         )
 
 
